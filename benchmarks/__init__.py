@@ -1,0 +1,1 @@
+"""Timed and counted comparisons; never part of `make test`."""

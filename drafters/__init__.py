@@ -1,0 +1,1 @@
+"""Everything that proposes tokens. Plain Python and numpy; imports nothing of ours."""

@@ -1,0 +1,68 @@
+"""The words of drafting: a draft, what a drafter is told, and what it must answer.
+
+Only data and one protocol live here, so that every drafter can be read on its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+NO_TOKENS: tuple[int, ...] = ()
+
+
+class Draft(NamedTuple):
+    """A run of proposed tokens.
+
+    Attributes:
+        tokens: the proposed token ids, at most as many as were asked for; empty
+            when the drafter has nothing worth a try.
+        origin: which drafter made it: `source`, `ngram`, `model`, ...
+        confidence: the drafter's guess, from 0 to 1, that its first token is right.
+        source_index: index in `DraftContext.source` of the first drafted token,
+            where the draft is a verbatim copy of the source, else None.
+    """
+
+    tokens: Sequence[int]
+    origin: str
+    confidence: float = 0.0
+    source_index: int | None = None
+
+
+NO_DRAFT = Draft(NO_TOKENS, "none")
+
+
+@dataclass(frozen=True, slots=True)
+class DraftContext:
+    """What a drafter knows when an answer begins.
+
+    Attributes:
+        prompt: all token ids of the prompt, the opened answer fence included.
+        source: token ids of the text being rewritten, as the answer would hold
+            them; empty when the request names no source.
+    """
+
+    prompt: Sequence[int]
+    source: Sequence[int] = NO_TOKENS
+
+
+class Drafter(Protocol):
+    """Proposes the next tokens. It can be wrong, never harmful."""
+
+    def begin(self, context: DraftContext) -> None:
+        """Forget the last answer and prepare for a new one."""
+        ...
+
+    def propose(self, limit: int) -> Draft:
+        """Return a draft of at most `limit` tokens; under 1 ms at 8,000 tokens of context."""
+        ...
+
+    def observe(self, accepted: Sequence[int], next_token: int) -> None:
+        """Learn what the target emitted in the pass just run.
+
+        Args:
+            accepted: the drafted tokens that the target kept, whoever drafted them.
+            next_token: the target's own token after them.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""The target model, the verify loop, and the HTTP API around them."""

@@ -1,0 +1,1 @@
+"""The language server: documents, spans, prompts, jobs, hunks. Never imports torch."""
