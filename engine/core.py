@@ -71,7 +71,8 @@ class GenerationRequest:
 
 class CopiedRun(NamedTuple):
     """A part of a text delta that was copied from the source: `delta[start:start+length]`
-    equals `source[source_start:source_start+length]`, all in characters."""
+    equals `source[source_start:source_start+length]`, all in characters.
+    """
 
     start: int
     source_start: int

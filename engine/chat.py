@@ -1,0 +1,101 @@
+"""From chat messages to prompt tokens, and from the source to source tokens.
+
+The template comes from the model's own tokenizer. The text of messages is data: a
+special token spelled out in somebody's code stays text and never ends a turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from engine.core import EngineError, GenerationRequest, Message
+
+
+class SourceTokens(NamedTuple):
+    """The source as the answer would hold it.
+
+    Attributes:
+        tokens: token ids of the source and of the stop text behind it.
+        offsets: (start, end) in characters of each of them.
+    """
+
+    tokens: list[int]
+    offsets: list[tuple[int, int]]
+
+
+class Chat:
+    """Encodes prompts for one model.
+
+    Args:
+        tokenizer: a transformers fast tokenizer with a chat template.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        if not getattr(tokenizer, "chat_template", None):
+            raise EngineError(
+                "unsupported_model",
+                "This model has no chat template, so it cannot follow an instruction; "
+                "use an instruct (chat) variant of it.",
+            )
+        self._tokenizer = tokenizer
+        self._special = tuple(text for text in tokenizer.get_added_vocab() if text)
+
+    def encode_prompt(self, request: GenerationRequest) -> list[int]:
+        """Return the prompt's token ids, an opened assistant message included."""
+        messages = list(request.messages)
+        opened = ""
+        if request.continue_final_message:
+            if not messages or messages[-1].role != "assistant":
+                raise EngineError(
+                    "invalid_request",
+                    "`continue_final_message` needs a last message of the assistant.",
+                )
+            opened = messages.pop().content
+        contents = [message.content for message in messages] + [opened]
+        if not any(special in content for content in contents for special in self._special):
+            return self._encode(self._render(messages) + opened)
+        return self._encode_around(messages, opened)
+
+    def encode_source(self, source: str, stop: str) -> SourceTokens:
+        """Return the tokens of `source + stop`: where the source ends, the stop text follows."""
+        encoded = self._tokenizer(
+            source + stop,
+            add_special_tokens=False,
+            split_special_tokens=True,
+            return_offsets_mapping=True,
+        )
+        return SourceTokens(list(encoded["input_ids"]), list(encoded["offset_mapping"]))
+
+    def _render(self, messages: Sequence[Message]) -> str:
+        try:
+            return self._tokenizer.apply_chat_template(
+                [{"role": m.role, "content": m.content} for m in messages],
+                tokenize=False,
+                add_generation_prompt=True,
+            )
+        except Exception as error:  # the template is the model's own program
+            raise EngineError(
+                "invalid_request", f"The model's chat template refused the messages: {error}."
+            ) from error
+
+    def _encode(self, text: str, split_special: bool = False) -> list[int]:
+        return list(
+            self._tokenizer(text, add_special_tokens=False, split_special_tokens=split_special)[
+                "input_ids"
+            ]
+        )
+
+    def _encode_around(self, messages: Sequence[Message], opened: str) -> list[int]:
+        """Encode the template and the messages' texts apart from each other."""
+        marks = [f"\ue000{number}\ue001" for number in range(len(messages))]
+        rest = self._render(
+            [Message(m.role, mark) for m, mark in zip(messages, marks, strict=True)]
+        )
+        tokens: list[int] = []
+        for message, mark in zip(messages, marks, strict=True):
+            before, found, rest = rest.partition(mark)
+            tokens += self._encode(before)
+            if found:
+                tokens += self._encode(message.content, split_special=True)
+        return tokens + self._encode(rest) + self._encode(opened, split_special=True)

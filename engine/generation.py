@@ -1,0 +1,197 @@
+"""One answer: prompt, prefill, verify loop, text.
+
+This is the way of a request through the engine, in order; each step has its own module.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from drafters.cascade import CascadeDrafter
+from drafters.core import DraftContext, Drafter
+from drafters.model import DraftModel, ModelDrafter
+from drafters.ngram import NgramDrafter
+from drafters.source import SourceDrafter
+from engine.chat import SourceTokens
+from engine.core import (
+    Cancelled,
+    EngineError,
+    Event,
+    Finished,
+    GenerationRequest,
+    GenerationStats,
+    IsCancelled,
+    Progress,
+)
+from engine.kv_cache import KVCache
+from engine.loader import LoadedModel
+from engine.loop import Pass, verify_loop
+from engine.prefix import PrefixCache
+from engine.sampling import Sampling
+from engine.text_stream import TextStream
+
+NO_SOURCE = SourceTokens([], [])
+
+
+def generate(
+    target: LoadedModel,
+    draft_model: DraftModel | None,
+    prefix: PrefixCache,
+    request: GenerationRequest,
+    is_cancelled: IsCancelled,
+) -> Iterator[Event]:
+    """Yield prefill progress, text as it settles, then `Finished`.
+
+    Raises:
+        EngineError: the prompt does not fit.
+        Cancelled: `is_cancelled` answered True.
+    """
+    prompt = target.chat.encode_prompt(request)
+    source = _encode_source(target, request)
+    limit = answer_limit(request, len(prompt), len(source.tokens), target.runner.max_context)
+    stats = _new_stats(target, len(prompt))
+
+    cache = prefix.take(prompt[:-1], room=len(prompt) + limit + target.runner.max_draft)
+    try:
+        stats.cached_prompt_tokens = cache.length
+        yield from _prefill(target, cache, prompt, stats, is_cancelled)
+        if limit:
+            drafter = _drafter(request, draft_model)
+            if drafter is not None:
+                drafter.begin(DraftContext(prompt, source.tokens))
+            text = TextStream(
+                target.tokenizer, prompt, request.stop, request.source or "", source.offsets
+            )
+            yield from _decode(
+                target, cache, prompt, request, drafter, text, limit, stats, is_cancelled
+            )
+        else:
+            yield Finished("length", stats)
+    finally:
+        prefix.give_back(cache, prompt[:-1])
+
+
+def answer_limit(
+    request: GenerationRequest, prompt_tokens: int, source_tokens: int, max_context: int
+) -> int:
+    """Return the most tokens that the answer may have.
+
+    A rewrite is about as long as its source; without a word from the client twice that
+    and some is allowed.
+
+    Raises:
+        EngineError: the prompt leaves no room for the answer in the model's window.
+    """
+    room = max_context - prompt_tokens
+    wanted = request.max_tokens
+    if wanted is None:
+        wanted = min(2 * source_tokens + 512, max(room, 0))
+    if room < 1 or wanted > room or (request.max_tokens is None and room < source_tokens):
+        raise EngineError(
+            "context_length_exceeded",
+            f"The code and the instruction take {prompt_tokens} tokens and the answer needs about "
+            f"{max(wanted, source_tokens)}, but this model's window holds {max_context}; select "
+            "a smaller part of the file.",
+        )
+    return wanted
+
+
+def _encode_source(target: LoadedModel, request: GenerationRequest) -> SourceTokens:
+    if not request.source:
+        return NO_SOURCE
+    # Where the source ends, the answer ends too: draft the stop text behind it.
+    return target.chat.encode_source(request.source, request.stop[0] if request.stop else "")
+
+
+def _drafter(request: GenerationRequest, draft_model: DraftModel | None) -> Drafter | None:
+    if not request.draft:
+        return None
+    fallback = ModelDrafter(draft_model) if draft_model is not None else None
+    return CascadeDrafter([SourceDrafter(), NgramDrafter()], fallback)
+
+
+def _new_stats(target: LoadedModel, prompt_tokens: int) -> GenerationStats:
+    return GenerationStats(
+        model=target.name,
+        runner=target.runner.name,
+        device=target.runner.device,
+        dtype=target.runner.dtype,
+        prompt_tokens=prompt_tokens,
+    )
+
+
+def _prefill(
+    target: LoadedModel,
+    cache: KVCache,
+    prompt: list[int],
+    stats: GenerationStats,
+    is_cancelled: IsCancelled,
+) -> Iterator[Event]:
+    """Run the prompt through the target, all but its last token (the first pass takes it)."""
+    started = time.perf_counter()
+    missing = prompt[cache.length : -1]
+    yield Progress("prefill", 0.0, f"0 of {len(missing)} tokens")
+    done = 0
+    for done in target.runner.prefill(cache, missing):
+        if is_cancelled():
+            raise Cancelled
+        yield Progress("prefill", done / len(missing), f"{done} of {len(missing)} tokens")
+    stats.prefill_seconds = time.perf_counter() - started
+
+
+def _decode(
+    target: LoadedModel,
+    cache: KVCache,
+    prompt: list[int],
+    request: GenerationRequest,
+    drafter: Drafter | None,
+    text: TextStream,
+    limit: int,
+    stats: GenerationStats,
+    is_cancelled: IsCancelled,
+) -> Iterator[Event]:
+    sampling = Sampling(request.temperature, request.top_p, request.seed)
+    started = time.perf_counter()
+    for step in verify_loop(target.runner, cache, prompt[-1], drafter, sampling):
+        reason = _feed(step, text, target.end_tokens, limit, stats)
+        stats.decode_seconds = time.perf_counter() - started
+        delta = text.finish() if reason else text.take()
+        if delta:
+            yield delta
+        if reason:
+            yield Finished(reason, stats)
+            return
+        if is_cancelled():
+            raise Cancelled
+
+
+def _feed(
+    step: Pass, text: TextStream, end_tokens: frozenset[int], limit: int, stats: GenerationStats
+) -> str | None:
+    """Feed one pass's tokens to the text; return why the answer ends here, or None.
+
+    Tokens after the end are not counted: how far a draft ran past it must not show.
+    """
+    stats.passes += 1
+    origin = step.draft.origin
+    if step.draft.tokens:
+        stats.drafted += len(step.draft.tokens)
+        stats.drafted_by_origin[origin] = stats.drafted_by_origin.get(origin, 0) + len(
+            step.draft.tokens
+        )
+    reason = None
+    for index, token in enumerate(step.tokens):
+        stats.tokens += 1
+        if index < step.accepted:
+            stats.accepted += 1
+            stats.accepted_by_origin[origin] = stats.accepted_by_origin.get(origin, 0) + 1
+        if token in end_tokens:
+            return "stop"
+        copied = step.draft.source_index is not None and index < step.accepted
+        text.feed(token, (step.draft.source_index or 0) + index if copied else None)
+        if text.stopped:
+            return "stop"
+        if stats.tokens >= limit:
+            return "length"
+    return reason

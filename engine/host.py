@@ -1,0 +1,99 @@
+"""Holds the models: loads what a request names, keeps it warm, and answers requests.
+
+One target at a time. A request for another model unloads the first; so two windows that
+use different models take turns, and memory holds one.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Generator, Iterator
+
+from engine.background import with_progress
+from engine.core import Event, GenerationRequest, IsCancelled, OnProgress, Progress
+from engine.draft_model import GreedyDraftModel, check_same_tokenizer
+from engine.generation import generate
+from engine.loader import LoadedModel, load_model
+from engine.prefix import PrefixCache
+from engine.store import resolve
+
+log = logging.getLogger(__name__)
+
+DEFAULT_NAMES = ("", "default")
+
+
+class ModelHost:
+    """The engine's inside; see `engine.core.Generator`.
+
+    Args:
+        device, dtype: as in `load_model`.
+        default_model: what a request means that names no model.
+    """
+
+    def __init__(self, device: str | None, dtype: str | None, default_model: str) -> None:
+        self._device = device
+        self._dtype = dtype
+        self._default = default_model
+        self._target: LoadedModel | None = None
+        self._prefix: PrefixCache | None = None
+        self._draft: tuple[str, GreedyDraftModel] | None = None
+
+    @property
+    def loaded_model(self) -> str | None:
+        """Name of the target in memory, or None."""
+        return self._target.name if self._target else None
+
+    def generate(self, request: GenerationRequest, is_cancelled: IsCancelled) -> Iterator[Event]:
+        """Load what the request needs, then answer it."""
+        name = self._default if request.model in DEFAULT_NAMES else request.model
+        target = yield from self._ensure_target(name, is_cancelled)
+        draft_model = None
+        if request.draft_model and request.draft:
+            draft_model = yield from self._ensure_draft(request.draft_model, target, is_cancelled)
+        assert self._prefix is not None
+        yield from generate(target, draft_model, self._prefix, request, is_cancelled)
+
+    def close(self) -> None:
+        """Let go of the models."""
+        self._target = None
+        self._prefix = None
+        self._draft = None
+        gc.collect()
+
+    def _ensure_target(
+        self, name: str, is_cancelled: IsCancelled
+    ) -> Generator[Progress, None, LoadedModel]:
+        if self._target is not None and self._target.name == name:
+            return self._target
+        self.close()
+        self._target = yield from self._load(name, is_cancelled)
+        self._prefix = PrefixCache(self._target.runner)
+        return self._target
+
+    def _ensure_draft(
+        self, name: str, target: LoadedModel, is_cancelled: IsCancelled
+    ) -> Generator[Progress, None, GreedyDraftModel]:
+        if self._draft is not None and self._draft[0] == name:
+            return self._draft[1]
+        self._draft = None
+        loaded = yield from self._load(name, is_cancelled)
+        check_same_tokenizer(target, loaded)
+        self._draft = (name, GreedyDraftModel(loaded))
+        return self._draft[1]
+
+    def _load(self, name: str, is_cancelled: IsCancelled) -> Generator[Progress, None, LoadedModel]:
+        def work(on_progress: OnProgress) -> LoadedModel:
+            folder = resolve(name, on_progress, is_cancelled)
+            on_progress(Progress("loading", None, name))
+            return load_model(name, folder, self._device, self._dtype)
+
+        loaded = yield from with_progress(work)
+        log.info(
+            "loaded %s: %s on %s in %s",
+            name,
+            loaded.runner.name,
+            loaded.runner.device,
+            loaded.runner.dtype,
+        )
+        return loaded

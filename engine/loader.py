@@ -1,0 +1,142 @@
+"""Loads a model folder: weights on a device, tokenizer, end tokens.
+
+safetensors only, and no code of a checkpoint is ever run.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from engine.chat import Chat
+from engine.core import EngineError
+from engine.runner import EagerRunner, Runner
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model that is ready to run.
+
+    Attributes:
+        name: as the user asked for it.
+        runner: runs it.
+        chat: encodes its prompts.
+        tokenizer: the bare `tokenizers.Tokenizer`.
+        end_tokens: ids that end an answer.
+        vocabulary: size of the tokenizer, to tell whether two models share it.
+    """
+
+    name: str
+    runner: Runner
+    chat: Chat
+    tokenizer: Any
+    end_tokens: frozenset[int]
+
+
+def load_model(name: str, folder: Path, device: str | None, dtype: str | None) -> LoadedModel:
+    """Load the model in `folder`.
+
+    Args:
+        name: what to call it.
+        folder: Hugging Face layout with safetensors.
+        device: `cpu`, `cuda`, `mps`, ...; None picks CUDA, then MPS, then the CPU.
+        dtype: `float32`, `bfloat16`, `float16`; None is float32 on the CPU, where it is
+            fastest and exact enough that drafts do not change the text, else bfloat16.
+
+    Raises:
+        EngineError: `unsupported_model` or `out_of_memory`.
+    """
+    chosen_device = torch.device(device or best_device())
+    chosen_dtype = _dtype(dtype, chosen_device)
+    try:
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        model = AutoModelForCausalLM.from_pretrained(
+            folder,
+            config=config,
+            dtype=chosen_dtype,
+            use_safetensors=True,
+            trust_remote_code=False,
+            attn_implementation="sdpa",
+            low_cpu_mem_usage=True,
+        )
+        model.to(chosen_device)  # pyright: ignore[reportArgumentType]
+    except torch.OutOfMemoryError as error:
+        raise EngineError(
+            "out_of_memory",
+            f"{name} does not fit into the memory of {chosen_device}; take a smaller model "
+            "or free some memory.",
+        ) from error
+    except (ValueError, OSError, KeyError, ImportError) as error:
+        raise EngineError(
+            "unsupported_model", f"{name} could not be loaded: {_first_line(error)}"
+        ) from error
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise EngineError(
+            "unsupported_model",
+            f"{name} has no fast tokenizer (tokenizer.json), which redraft needs.",
+        )
+    _use_all_cores()
+    window = int(getattr(config.get_text_config(), "max_position_embeddings", 4096))
+    return LoadedModel(
+        name=name,
+        runner=EagerRunner(model, max_context=window),
+        chat=Chat(tokenizer),
+        tokenizer=backend,
+        end_tokens=_end_tokens(model, tokenizer),
+    )
+
+
+def best_device() -> str:
+    """Return the fastest kind of device here."""
+    if torch.cuda.is_available():
+        return "cuda"
+    if torch.backends.mps.is_available():
+        return "mps"
+    return "cpu"
+
+
+def _dtype(name: str | None, device: torch.device) -> torch.dtype:
+    if name is None:
+        return torch.float32 if device.type == "cpu" else torch.bfloat16
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise EngineError(
+            "invalid_request", f"Unknown dtype {name!r}; use float32, bfloat16 or float16."
+        )
+    return dtype
+
+
+def _end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
+    """Collect what ends an answer: the generation config's ids and the tokenizer's own."""
+    found: set[int] = set()
+    for ids in (
+        getattr(model.generation_config, "eos_token_id", None),
+        getattr(model.config, "eos_token_id", None),
+        tokenizer.eos_token_id,
+    ):
+        found.update([ids] if isinstance(ids, int) else ids or [])
+    # GGUF files name one end token; chat models end a turn with these too.
+    for text in ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end|>"):
+        token = tokenizer.get_added_vocab().get(text)
+        if token is not None:
+            found.add(token)
+    return frozenset(found)
+
+
+def _use_all_cores() -> None:
+    # Half the logical cores are hyper-threads on most machines, but the operating
+    # system's own count of usable cores is right in containers.
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    torch.set_num_threads(max(1, usable or 1))
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip().splitlines()
+    return text[0] if text else type(error).__name__
