@@ -94,10 +94,19 @@ class Progress(NamedTuple):
 
 
 class TextDelta(NamedTuple):
-    """Text that the target has settled, whole characters only."""
+    """Text that the target has settled, whole characters only.
+
+    Attributes:
+        text: what has come since the last delta.
+        copied: the parts of it that were copied from the source.
+        tokens: tokens emitted so far, this delta's included.
+        seconds: seconds of decoding so far.
+    """
 
     text: str
     copied: tuple[CopiedRun, ...] = ()
+    tokens: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(slots=True)

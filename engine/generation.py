@@ -158,7 +158,7 @@ def _decode(
         stats.decode_seconds = time.perf_counter() - started
         delta = text.finish() if reason else text.take()
         if delta:
-            yield delta
+            yield delta._replace(tokens=stats.tokens, seconds=stats.decode_seconds)
         if reason:
             yield Finished(reason, stats)
             return
