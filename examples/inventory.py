@@ -89,6 +89,7 @@ def reorder(items: dict[str, Item], weeks: int, sold_a_week: dict[str, int]) -> 
 
 
 def describe(item):
+    """One line for people."""
     price = f"{item.price // 100}.{item.price % 100:02d}"
     return f"{item.sku}: {item.on_hand} on hand, {item.reserved} reserved, {price} each"
 

@@ -1,0 +1,1 @@
+"""The subcommands of `redraft`, one module each, imported only when used."""

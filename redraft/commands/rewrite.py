@@ -1,0 +1,286 @@
+"""`redraft rewrite`: rewrite a part of one file, and show, print or write the result."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from lsp_server.core import (
+    GenerationOptions,
+    HunksUpdate,
+    Progress,
+    RewriteError,
+    RewriteRequest,
+    RewriteResult,
+    Status,
+)
+from lsp_server.engine_client import Endpoint, EngineClient
+from lsp_server.languages import language_of
+from lsp_server.rewrite import rewrite
+from lsp_server.text.hunks import apply_hunks
+from lsp_server.text.positions import LineIndex
+from redraft import exit_codes, render
+from redraft.diffs import line_edits, unified_diff
+from redraft.exit_codes import ExitCode, exit_code_of_error, exit_code_of_status
+from redraft.files import SourceFile, read_source, write_source
+from redraft.target import find_span, parse_at, parse_lines, parse_symbol
+
+HELP = "rewrite a function, a class or some lines of a file"
+
+_STATS = (
+    "tokens",
+    "prefill_seconds",
+    "decode_seconds",
+    "tokens_per_second",
+    "passes",
+    "tokens_per_pass",
+    "drafted",
+    "accepted",
+    "accepted_by_origin",
+    "runner",
+    "model",
+)
+
+
+def add_parser(subparsers: argparse._SubParsersAction) -> None:
+    """Add the `rewrite` command."""
+    parser = subparsers.add_parser(
+        "rewrite",
+        help=HELP,
+        description="Rewrite a part of FILE as the instruction says. Without --write, --diff or"
+        " --json the diff is only shown.",
+        epilog=exit_codes.EXPLANATION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", metavar="FILE")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument(
+        "--at",
+        dest="target",
+        type=parse_at,
+        metavar="LINE[:COL]",
+        help="the innermost function or class there, counted from 1, COL in characters",
+    )
+    where.add_argument(
+        "--lines", dest="target", type=parse_lines, metavar="A-B", help="these lines, both included"
+    )
+    where.add_argument(
+        "--symbol",
+        dest="target",
+        type=parse_symbol,
+        metavar="NAME",
+        help="a function, Class or Class.method",
+    )
+    parser.add_argument("--instruction", required=True, metavar="TEXT", help="what to change")
+    model = parser.add_argument_group("model")
+    model.add_argument("--model", help="a name of `redraft models list`, a hub id, folder or file")
+    model.add_argument("--draft-model", metavar="MODEL", help="a smaller model that drafts")
+    model.add_argument("--no-draft", action="store_true", help="plain decoding, a token a pass")
+    model.add_argument("--seed", type=int, default=0, metavar="N")
+    model.add_argument(
+        "--temperature", type=_temperature, default=0.0, metavar="T", help="0, greedy, by default"
+    )
+    model.add_argument("--max-tokens", type=_positive, metavar="N", help="most tokens to write")
+    model.add_argument(
+        "--engine-url",
+        metavar="URL",
+        help="unix:/path, or http://host:port/v1 of an OpenAI-compatible server"
+        " (its key in REDRAFT_API_KEY); by default an engine of our own is started",
+    )
+    parser.add_argument("--write", action="store_true", help="write the result to FILE")
+    parser.add_argument("--diff", action="store_true", help="print a unified diff")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
+    try:
+        return _run(args)
+    except RewriteError as error:
+        if args.json:
+            print_json({"status": "failed", "code": error.code, "message": error.message})
+        else:
+            _say(f"redraft: {error.message}")
+        return exit_code_of_error(error.code)
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        message = "Interrupted; the file is as it was."
+        if args.json:
+            print_json({"status": "cancelled", "code": "interrupted", "message": message})
+        else:
+            _say(f"redraft: {message}")
+        return ExitCode.INTERRUPTED
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """Print one object; ASCII only, so that no locale can spoil it."""
+    print(json.dumps(value))
+
+
+def _run(args: argparse.Namespace) -> int:
+    if args.diff and (args.write or args.json):
+        raise RewriteError("usage", "--diff cannot be combined with --write or --json.")
+    source = read_source(args.file)
+    request = _request(args, source)
+    endpoint = None
+    if args.engine_url:
+        endpoint = Endpoint(args.engine_url, os.environ.get("REDRAFT_API_KEY"))
+    live = sys.stdout.isatty() and not (args.json or args.diff)
+    reporter: render.Reporter
+    if live:
+        reporter = render.LiveReporter(Console(), source.text)
+    else:
+        reporter = render.LineReporter(Console(stderr=True))
+    with reporter:
+        result = asyncio.run(_rewrite(request, endpoint, reporter))
+    return _finish(args, source, request, result, live)
+
+
+def _request(args: argparse.Namespace, source: SourceFile) -> RewriteRequest:
+    if not args.instruction.strip():
+        raise RewriteError("empty_instruction", "The instruction is empty: say what to change.")
+    language = language_of(source.path.name)
+    return RewriteRequest(
+        text=source.text,
+        span=find_span(source.text, language, args.target),
+        language=language,
+        instruction=args.instruction,
+        options=GenerationOptions(
+            model=args.model,
+            draft_model=args.draft_model,
+            draft=not args.no_draft,
+            temperature=args.temperature,
+            seed=args.seed,
+            max_tokens=args.max_tokens,
+        ),
+    )
+
+
+async def _rewrite(
+    request: RewriteRequest, endpoint: Endpoint | None, reporter: render.Reporter
+) -> RewriteResult:
+    """Run to the end; Ctrl-C closes the connection first, which stops the engine's work."""
+    task = asyncio.current_task()
+    if task is not None:
+        with contextlib.suppress(NotImplementedError):  # Windows: KeyboardInterrupt does it
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
+    async with (
+        contextlib.aclosing(EngineClient(endpoint)) as client,
+        contextlib.aclosing(rewrite(request, client)) as events,
+    ):
+        async for event in events:
+            if isinstance(event, RewriteResult):
+                return event
+            if isinstance(event, HunksUpdate):
+                reporter.update(event)
+            elif isinstance(event, Progress):
+                reporter.progress(event)
+    raise RewriteError("internal", "The rewrite ended without a result; run it again.")
+
+
+def _finish(
+    args: argparse.Namespace,
+    source: SourceFile,
+    request: RewriteRequest,
+    result: RewriteResult,
+    live: bool,
+) -> int:
+    new_text = source.text
+    if result.status is Status.OK:
+        new_text = apply_hunks(source.text, result.hunks)
+        if args.write:
+            write_source(source, new_text)
+    if args.json:
+        print_json(result_object(request, result))
+        return exit_code_of_status(result.status)
+
+    lines = LineIndex(source.text)
+    if live:
+        console = Console(highlight=False)
+        for row in render.diff_rows(source.text, lines, result.hunks):
+            console.print(row, soft_wrap=True)
+    elif not args.write:
+        _print_diff(source, new_text)
+    _say(_outcome(args, source, lines, result))
+    statistics = render.statistics_line(result.stats)
+    if statistics:
+        _say(statistics)
+    return exit_code_of_status(result.status)
+
+
+def _outcome(
+    args: argparse.Namespace, source: SourceFile, lines: LineIndex, result: RewriteResult
+) -> str:
+    if result.status is Status.UNCHANGED:
+        return f"{source.shown}: nothing to change. {result.message}".rstrip()
+    if result.status is not Status.OK:
+        return f"redraft: {result.message} (--json shows the answer)"
+    summary = render.edits_summary(line_edits(source.text, lines, result.hunks))
+    return f"{source.shown}: {summary}; {'written' if args.write else 'not written'}"
+
+
+def result_object(request: RewriteRequest, result: RewriteResult) -> dict[str, Any]:
+    """What `--json` prints; docs/cli.md describes it."""
+    lines, span = LineIndex(request.text), request.span
+    return {
+        "status": result.status.value,
+        "text": result.text,
+        "span": {
+            "start_line": lines.line_of(span.start) + 1,
+            "end_line": lines.line_of(span.end) + 1,
+            "start": span.start,
+            "end": span.end,
+            "kind": span.kind,
+            "name": span.name,
+        },
+        "hunks": [
+            {
+                "id": hunk.id,
+                "start_line": lines.line_of(hunk.start) + 1,
+                "old": hunk.old_text,
+                "new": hunk.new_text,
+            }
+            for hunk in result.hunks
+        ],
+        "message": result.message,
+        "stats": {key: result.stats.get(key) for key in _STATS},
+    }
+
+
+def _print_diff(source: SourceFile, new_text: str) -> None:
+    mark = "\ufeff" if source.encoding.bom else ""
+    diff = unified_diff(source.shown, mark + source.text, mark + new_text)
+    sys.stdout.flush()
+    sys.stdout.buffer.write(diff.encode("utf-8", "surrogateescape"))
+    sys.stdout.buffer.flush()
+    if diff and source.encoding.codec != "utf-8":
+        _say(
+            f"The diff is in UTF-8 and the file in {source.encoding.label}: `patch` cannot apply"
+            " it; use --write."
+        )
+
+
+def _say(message: str) -> None:
+    Console(stderr=True, highlight=False).print(Text(message), soft_wrap=True)
+
+
+def _positive(value: str) -> int:
+    if not value.isascii() or not value.isdigit() or int(value) < 1:
+        raise argparse.ArgumentTypeError(f"{value!r} is not a whole number from 1 up")
+    return int(value)
+
+
+def _temperature(value: str) -> float:
+    with contextlib.suppress(ValueError):
+        if 0 <= float(value) <= 2:
+            return float(value)
+    raise argparse.ArgumentTypeError(f"{value!r} is not a number from 0 to 2")
