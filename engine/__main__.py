@@ -1,0 +1,69 @@
+"""`python -m engine`: serve this machine's requests."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+
+from engine.core import Generator
+
+DEFAULT_MODEL = "qwen2.5-coder-1.5b-instruct"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the engine; the exit code is 0 also when another one is running already."""
+    options = _parser().parse_args(arguments)
+    from engine.server.lifecycle import ServeOptions, run
+    from engine.store.known import KNOWN_MODELS
+
+    def make_generator() -> Generator:
+        # Imports torch, so only in the process that serves, and on its worker thread.
+        from engine.host import ModelHost
+
+        return ModelHost(options.device, options.dtype, options.model)
+
+    return run(
+        make_generator,
+        ServeOptions(
+            default_model=options.model,
+            known_models=[known.name for known in KNOWN_MODELS],
+            idle_seconds=options.idle_seconds,
+            tcp=options.tcp,
+        ),
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m engine", description="The redraft engine.")
+    parser.add_argument(
+        "--model",
+        default=DEFAULT_MODEL,
+        help="the model of requests that name none (default: %(default)s)",
+    )
+    parser.add_argument("--device", help="cpu, cuda, cuda:1, ... (default: the best there is)")
+    parser.add_argument("--dtype", help="how weights are held (default: what suits the device)")
+    parser.add_argument(
+        "--idle-seconds",
+        type=_seconds,
+        default=900.0,
+        metavar="N",
+        help="stop after so long without a request; 0: never (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--tcp",
+        action="store_true",
+        help="listen on a loopback port with a token instead of a Unix socket",
+    )
+    return parser
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not math.isfinite(seconds) or seconds < 0:
+        raise argparse.ArgumentTypeError("must be 0 or more seconds")
+    return seconds
+
+
+if __name__ == "__main__":
+    sys.exit(main())

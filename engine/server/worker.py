@@ -1,0 +1,257 @@
+"""The one thread that generates, and the bounded queue before it.
+
+One answer at a time, first come, first served. The thread never touches a connection:
+it hands events to the event loop, and asks a flag whether the client is still there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+from engine.core import (
+    Cancelled,
+    EngineError,
+    Event,
+    Finished,
+    GenerationRequest,
+    Generator,
+    Progress,
+    TextDelta,
+)
+from engine.server.job import Job
+from engine.server.logs import log_failure
+from engine.server.metrics import Metrics
+
+QUEUE_LIMIT = 32
+
+_MEMORY_TEXTS = ("out of memory", "can't allocate memory", "not enough memory")
+
+
+class WorkerState(NamedTuple):
+    """What the worker is doing, for `/healthz` and the idle stop.
+
+    Attributes:
+        active, queued: how many answers are being written, and wait.
+        activity: what the active one does, or None.
+        model: name of the loaded model, or None.
+        stopping: no further work is taken.
+        idle_seconds: time since there was last something to do; 0 while there is.
+    """
+
+    active: int
+    queued: int
+    activity: Progress | None
+    model: str | None
+    stopping: bool
+    idle_seconds: float
+
+
+class Worker:
+    """Owns the generator and its thread. All methods are called on the event loop."""
+
+    def __init__(self, make_generator: Callable[[], Generator], metrics: Metrics) -> None:
+        self._make_generator = make_generator
+        self._metrics = metrics
+        self._generator: Generator | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._run, name="generate", daemon=True)
+        # Guards the three below; held for moments only.
+        self._changed = threading.Condition()
+        self._waiting: deque[Job] = deque()
+        self._active: Job | None = None
+        self._stopping = False
+        self._activity: Progress | None = None
+        self._idle_since = time.monotonic()
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start the thread; it builds the generator first, so that imports cost nobody's wait."""
+        self._loop = loop
+        self._thread.start()
+
+    def submit(self, request: GenerationRequest) -> Job:
+        """Queue a request.
+
+        Raises:
+            EngineError: `engine_busy` or `engine_stopping`.
+        """
+        with self._changed:
+            if self._stopping:
+                raise stopping_error()
+            if len(self._waiting) >= QUEUE_LIMIT:
+                raise EngineError(
+                    "engine_busy",
+                    f"{QUEUE_LIMIT} requests already wait for the engine; try again in a moment.",
+                )
+            job = Job(request)
+            self._waiting.append(job)
+            self._changed.notify()
+        if self._generator is None:
+            job.put(Progress("loading", None, "starting"))
+        self._announce_positions()
+        return job
+
+    def cancel(self, job: Job) -> None:
+        """The client has gone: drop the job, or stop it within one pass."""
+        if not job.abandon(Cancelled()):
+            return
+        with self._changed:
+            if job in self._waiting:
+                self._waiting.remove(job)
+                self._metrics.ended("cancelled")
+            self._idle_since = time.monotonic()
+        self._announce_positions()
+
+    def stop(self) -> None:
+        """Take nothing more, end every answer with `engine_stopping`, let the thread end."""
+        with self._changed:
+            self._stopping = True
+            jobs = [*self._waiting, *([self._active] if self._active else [])]
+            for _ in self._waiting:
+                self._metrics.ended("engine_stopping")
+            self._waiting.clear()
+            self._changed.notify()
+        for job in jobs:
+            job.abandon(stopping_error())
+
+    def join(self, timeout: float) -> bool:
+        """Wait at most `timeout` seconds for the thread; whether it has ended."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def state(self) -> WorkerState:
+        """What is going on now."""
+        with self._changed:
+            busy = bool(self._active or self._waiting)
+            return WorkerState(
+                active=1 if self._active else 0,
+                queued=len(self._waiting),
+                activity=self._activity if self._active else None,
+                model=getattr(self._generator, "loaded_model", None),
+                stopping=self._stopping,
+                idle_seconds=0.0 if busy else time.monotonic() - self._idle_since,
+            )
+
+    def _announce_positions(self) -> None:
+        with self._changed:
+            ahead = 1 if self._active else 0
+            places = [(job, ahead + i) for i, job in enumerate(self._waiting)]
+        for job, before in places:
+            if before:
+                job.put(Progress("queued", None, f"{before} before you"))
+
+    # Everything below runs on the worker's thread.
+
+    def _post(self, function: Callable[..., object], *args: object) -> None:
+        assert self._loop is not None
+        with suppress(RuntimeError):  # the loop is closed: the process is on its way out
+            self._loop.call_soon_threadsafe(function, *args)
+
+    def _run(self) -> None:
+        try:
+            self._generator = self._make_generator()
+        except Exception as error:  # the next request tries again and tells its client
+            log_failure("starting", error)
+        while (job := self._next()) is not None:
+            end = self._serve(job)
+            if job.cancelled.is_set():
+                self._metrics.cancel_took(time.monotonic() - job.cancelled_at)
+            self._post(job.put, end)
+        close = getattr(self._generator, "close", None)
+        if close is not None:
+            try:
+                close()
+            except Exception as error:
+                log_failure("closing the model", error)
+
+    def _next(self) -> Job | None:
+        with self._changed:
+            if self._active is not None:
+                self._active = self._activity = None
+                self._idle_since = time.monotonic()
+            while not self._waiting and not self._stopping:
+                self._changed.wait()
+            if self._stopping:
+                return None
+            self._active = self._waiting.popleft()
+            job = self._active
+        self._post(self._announce_positions)
+        return job
+
+    def _serve(self, job: Job) -> Finished | EngineError | Cancelled:
+        """Generate one answer; whatever happens becomes the end of that answer only."""
+        try:
+            end = self._generate(job)
+            if isinstance(end, Finished):
+                self._metrics.finished(end)
+            self._metrics.ended("cancelled" if isinstance(end, Cancelled) else end.reason)
+            return end
+        except BaseException as error:
+            end = _end_of(error, cancelled=job.cancelled.is_set())
+        self._metrics.ended("cancelled" if isinstance(end, Cancelled) else end.code)
+        return end
+
+    def _generate(self, job: Job) -> Finished | Cancelled:
+        if job.cancelled.is_set():
+            return Cancelled()
+        if self._generator is None:
+            self._generator = self._make_generator()
+        events = self._generator.generate(job.request, job.cancelled.is_set)
+        waits_for_text = True
+        try:
+            for event in events:
+                # Asked here too, for a generator that forgets to.
+                if job.cancelled.is_set():
+                    return Cancelled()
+                if isinstance(event, Finished):
+                    return event
+                if waits_for_text and isinstance(event, TextDelta):
+                    waits_for_text = False
+                    self._metrics.first_text(time.monotonic() - job.submitted)
+                self._note(event)
+                self._post(job.put, event)
+        finally:
+            close = getattr(events, "close", None)
+            if close is not None:
+                close()
+        raise RuntimeError("the generator ended without a Finished")
+
+    def _note(self, event: Event) -> None:
+        self._activity = event if isinstance(event, Progress) else Progress("writing")
+
+
+def stopping_error() -> EngineError:
+    """What every client hears from an engine that is on its way out."""
+    return EngineError("engine_stopping", "The engine is shutting down; run the rewrite again.")
+
+
+def _end_of(error: BaseException, *, cancelled: bool) -> EngineError | Cancelled:
+    if isinstance(error, Cancelled):
+        return error
+    if isinstance(error, EngineError):
+        return error
+    log_failure("generating", error)
+    if cancelled:
+        return Cancelled()
+    if _is_out_of_memory(error):
+        return EngineError(
+            "out_of_memory",
+            "The model or its context does not fit into memory; "
+            "choose a smaller model or rewrite less at a time.",
+        )
+    return EngineError(
+        "internal", "The engine failed on this request; its log has the details, and it goes on."
+    )
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    # By name, because this module must not import torch.
+    names = {cls.__name__ for cls in type(error).__mro__}
+    if isinstance(error, MemoryError) or "OutOfMemoryError" in names:
+        return True
+    return isinstance(error, RuntimeError) and any(t in str(error) for t in _MEMORY_TEXTS)
