@@ -1,0 +1,91 @@
+"""Whether a rewrite broke the syntax: errors of the text before and after it, compared."""
+
+from __future__ import annotations
+
+from tree_sitter import Node
+
+from lsp_server.core import RewriteError, Span
+from lsp_server.span_rules import RULES
+from lsp_server.syntax import SyntaxTree, parse
+
+_MOST_MESSAGES = 5
+_LONGEST_TOKEN = 30
+
+
+def new_syntax_errors(
+    before: str, after: str, language: str, span: Span, new_span_end: int
+) -> list[str]:
+    """Return what an edit broke, one message an error; [] when it broke nothing.
+
+    An edit is fine when neither the number of errors in the span nor the number behind it
+    grows. Errors that were there stay unmentioned, and so do all errors when the language
+    is not known or the file takes too long to parse.
+
+    Args:
+        before: the whole document.
+        after: the whole document with the new text.
+        language: an LSP language id.
+        span: what was replaced, in `before`.
+        new_span_end: the end of the new text, in `after`.
+    """
+    if language not in RULES:
+        return []
+    try:
+        old, new = parse(before, language), parse(after, language)
+    except RewriteError:
+        return []
+    old_inside, old_behind = _errors(old, span.start, span.end)
+    new_inside, new_behind = _errors(new, span.start, new_span_end)
+    broken: list[Node] = []
+    if len(new_inside) > len(old_inside):
+        broken += _added(old, old_inside, new, new_inside)
+    if len(new_behind) > len(old_behind):
+        broken += _added(old, old_behind, new, new_behind)
+    messages = dict.fromkeys(_message(after, new, node, span.start) for node in broken)
+    return list(messages)[:_MOST_MESSAGES]
+
+
+def _errors(tree: SyntaxTree, start: int, end: int) -> tuple[list[Node], list[Node]]:
+    """Return the errors that touch the range, in characters, and those behind it."""
+    first, last = tree.byte_offset(start), tree.byte_offset(end)
+    inside: list[Node] = []
+    behind: list[Node] = []
+    for node in tree.error_nodes():
+        if node.start_byte > last:
+            behind.append(node)
+        elif node.end_byte >= first:
+            inside.append(node)
+    return inside, behind
+
+
+def _added(
+    old: SyntaxTree, old_nodes: list[Node], new: SyntaxTree, new_nodes: list[Node]
+) -> list[Node]:
+    """Return the nodes whose kind and text are not among the old ones; never an empty list."""
+    known = {(node.type, old.text_of(node)) for node in old_nodes}
+    added = [node for node in new_nodes if (node.type, new.text_of(node)) not in known]
+    return added or new_nodes[len(old_nodes) :]
+
+
+def _message(text: str, tree: SyntaxTree, node: Node, span_start: int) -> str:
+    if node.is_missing:
+        return f"line {_line(text, tree, node)}: missing `{node.type}`"
+    token = _offending_token(node, tree.byte_offset(span_start))
+    lines = tree.text_of(token).strip().splitlines()
+    shown = lines[0][:_LONGEST_TOKEN] if lines else "end of the file"
+    return f"line {_line(text, tree, token)}: unexpected `{shown}`"
+
+
+def _offending_token(error: Node, first_byte: int) -> Node:
+    """Return the first token of the innermost first error, at or after `first_byte`."""
+    node = error
+    while True:
+        children = [child for child in node.children if child.end_byte > first_byte]
+        if not children:
+            return node
+        node = next((child for child in children if child.is_error), children[0])
+
+
+def _line(text: str, tree: SyntaxTree, node: Node) -> int:
+    before = text[: tree.char_offset(node.start_byte)]
+    return 1 + before.count("\n") + before.count("\r") - before.count("\r\n")
