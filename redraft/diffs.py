@@ -49,13 +49,14 @@ def line_edits(text: str, lines: LineIndex, hunks: Iterable[Hunk]) -> list[LineE
 
 
 def unified_diff(path: str, old: str, new: str) -> str:
-    """A diff that `patch` and `git apply` read; empty when the texts are equal.
+    r"""A diff that `patch` and `git apply` read; empty when the texts are equal.
 
-    Lines are cut at `\\n` only, as those programs do, so a `\\r` stays part of its line.
+    Lines are cut at `\n` only, as those programs do, so a `\r` stays part of its line.
 
     Args:
         path: the file's path; below the current folder it is given relative to it.
-        old, new: the whole file before and after, a byte-order mark included.
+        old: the whole file before, a byte-order mark included.
+        new: the whole file after.
     """
     if old == new:
         return ""

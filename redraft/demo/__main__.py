@@ -1,0 +1,227 @@
+"""`python -m redraft.demo`: one rewrite through the real language server, with drafts and without.
+
+It never writes the example: the edit is applied to the headless editor's text only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pygls.exceptions import JsonRpcException
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from lsp_server.core import Hunk, HunksUpdate, Progress, RewriteError, Span
+from lsp_server.languages import language_of
+from lsp_server.text.positions import LineIndex
+from redraft import render
+from redraft.demo.client import HeadlessEditor, ServerGone
+from redraft.files import SourceFile, read_source
+from redraft.target import Symbol, find_span
+
+_MODEL = "qwen2.5-coder-1.5b-instruct"
+_EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+class Run(NamedTuple):
+    """One rewrite as the editor saw it; times in seconds since the request."""
+
+    text: str
+    hunks: tuple[Hunk, ...]
+    stats: Mapping[str, Any]
+    seconds: float
+    first_hunk: float | None
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the demo; 0 when both texts are equal and everything worked."""
+    args = _arguments(argv)
+    console = Console(highlight=False)
+    try:
+        source = read_source(args.file)
+        symbol, instruction = _task(args)
+        span = find_span(source.text, language_of(source.path.name), Symbol(symbol))
+        if not args.engine_url:
+            _pull(args.model)
+        return asyncio.run(_demo(console, args, source, span, instruction))
+    except (RewriteError, JsonRpcException, ServerGone, OSError) as error:
+        message = getattr(error, "message", None) or str(error)
+        Console(stderr=True).print(Text(f"The demo failed: {message}", style="red"))
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="redraft.demo", description=__doc__)
+    parser.add_argument("--model", default=_MODEL, help="default: %(default)s")
+    parser.add_argument("--file", default=str(_EXAMPLES / "inventory.py"))
+    parser.add_argument("--symbol", help="default: as examples/instructions.json says")
+    parser.add_argument("--instruction", help="default: as examples/instructions.json says")
+    parser.add_argument("--engine-url", help="use this engine, not one of our own")
+    return parser.parse_args(argv)
+
+
+def _task(args: argparse.Namespace) -> tuple[str, str]:
+    """The symbol and the instruction, from the command line or from the examples' list."""
+    known: dict[str, dict[str, str]] = {}
+    listed = _EXAMPLES / "instructions.json"
+    if listed.is_file():
+        known = json.loads(listed.read_text(encoding="utf-8"))
+    usual = known.get(Path(args.file).name, {})
+    symbol = args.symbol or usual.get("symbol")
+    instruction = args.instruction or usual.get("instruction")
+    if not symbol or not instruction:
+        raise RewriteError("usage", "name --symbol and --instruction for a file of your own.")
+    return symbol, instruction
+
+
+def _pull(model: str) -> None:
+    """Fetch the model as `redraft models pull` does; paths and hub ids are the engine's work."""
+    from engine.store.known import find_known
+
+    if find_known(model) is None:
+        return
+    from redraft.cli import main as redraft
+
+    if redraft(["models", "pull", model]) != 0:
+        raise RewriteError("download_failed", f"{model} could not be fetched.")
+
+
+async def _demo(
+    console: Console, args: argparse.Namespace, source: SourceFile, span: Span, instruction: str
+) -> int:
+    console.print(Text(f"{source.shown}: {span.name}\n{instruction}\n"), soft_wrap=True)
+    options = {"model": args.model}
+    if args.engine_url:
+        options["engineUrl"] = args.engine_url
+    view = _View(console, source.text)
+    async with HeadlessEditor(view.event, options) as editor:
+        try:
+            return await _both(console, editor, view, source, span, instruction)
+        except ServerGone:
+            console.print(Text(editor.last_errors), style="dim", soft_wrap=True)
+            raise
+
+
+async def _both(
+    console: Console,
+    editor: HeadlessEditor,
+    view: _View,
+    source: SourceFile,
+    span: Span,
+    instruction: str,
+) -> int:
+    language = language_of(source.path.name)
+
+    editor.open(source.path, language, source.text)
+    console.print("With drafts:", style="bold")
+    drafted, job = await _run(editor, view, span, instruction, draft=True)
+    for row in render.diff_rows(source.text, LineIndex(source.text), drafted.hunks):
+        console.print(row, soft_wrap=True)
+    console.print(Text(render.statistics_line(drafted.stats) + "\n"), soft_wrap=True)
+    expected = source.text[: span.start] + drafted.text + source.text[span.end :]
+    accepted = await editor.accept(job)
+    applied = bool(accepted.applied) and editor.document.text == expected
+    editor.close()
+
+    editor.open(source.path, language, source.text)
+    console.print("The same request without drafts, a token a pass:", style="bold")
+    plain, job = await _run(editor, view, span, instruction, draft=False)
+    console.print(Text(render.statistics_line(plain.stats) + "\n"), soft_wrap=True)
+    await editor.reject(job)
+    editor.close()
+
+    same = drafted.text == plain.text
+    console.print(_table(drafted, plain))
+    console.print(f"Identical text: {'yes' if same else 'NO'}")
+    console.print(f"Edit applied to the editor's text: {'yes' if applied else 'NO'}")
+    console.print(
+        Text(
+            f"{source.shown} itself was not changed;"
+            " `redraft rewrite ... --write` would write it.\n"
+            "The engine stays for the next request and stops by itself when idle;"
+            " `redraft engine stop` stops it now."
+        ),
+        soft_wrap=True,
+    )
+    return 0 if same and applied else 1
+
+
+async def _run(
+    editor: HeadlessEditor, view: _View, span: Span, instruction: str, draft: bool
+) -> tuple[Run, str]:
+    started = time.perf_counter()
+    with view:
+        result = await editor.rewrite(span, instruction, draft)
+    seconds = time.perf_counter() - started
+    if result.status != "ok":
+        message = result.message or f"the rewrite ended as {result.status}"
+        raise RewriteError(result.status, message)
+    first = view.first_hunk_at
+    stats = result.stats._asdict() if hasattr(result.stats, "_asdict") else {}
+    waited = None if first is None else first - started
+    return Run(result.text, editor.hunks_of(result), stats, seconds, waited), result.jobId
+
+
+class _View:
+    """Shows the events of the running rewrite; a context manager round each."""
+
+    def __init__(self, console: Console, text: str) -> None:
+        self._console = console
+        self._text = text
+        self._reporter: render.Reporter = render.LineReporter(console)
+        self.first_hunk_at: float | None = None
+
+    def __enter__(self) -> None:
+        self.first_hunk_at = None
+        if self._console.is_terminal:
+            self._reporter = render.LiveReporter(self._console, self._text)
+        self._reporter.__enter__()
+
+    def __exit__(self, *details: object) -> None:
+        self._reporter.__exit__(*details)
+
+    def event(self, event: Progress | HunksUpdate) -> None:
+        """Show one event."""
+        if isinstance(event, Progress):
+            self._reporter.progress(event)
+            return
+        if self.first_hunk_at is None:
+            self.first_hunk_at = time.perf_counter()
+        self._reporter.update(event)
+
+
+def _table(drafted: Run, plain: Run) -> Table:
+    table = Table("", "with drafts", "without", "ratio")
+    for name, key, form, better in (
+        ("tokens", "tokens", "{}", None),
+        ("prefill, seconds", "prefill_seconds", "{:.2f}", None),
+        ("decode, seconds", "decode_seconds", "{:.2f}", "less"),
+        ("tokens/s", "tokens_per_second", "{:.1f}", "more"),
+        ("passes", "passes", "{}", "less"),
+        ("tokens per pass", "tokens_per_pass", "{:.2f}", "more"),
+    ):
+        left, right = drafted.stats.get(key), plain.stats.get(key)
+        if left is None or right is None:
+            continue
+        ratio = ""
+        if better and left and right:
+            ratio = f"{(right / left) if better == 'less' else (left / right):.2f}x"
+        table.add_row(name, form.format(left), form.format(right), ratio)
+    first = ("-" if r.first_hunk is None else f"{r.first_hunk:.2f}" for r in (drafted, plain))
+    table.add_row("first hunk after, seconds", *first, "")
+    table.add_row("all, seconds", f"{drafted.seconds:.2f}", f"{plain.seconds:.2f}", "")
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main())
