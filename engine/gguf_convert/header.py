@@ -16,19 +16,7 @@ from typing import Any, NamedTuple
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 _STRING, _ARRAY = 8, 9
-_SCALARS = {
-    0: "B",
-    1: "b",
-    2: "H",
-    3: "h",
-    4: "I",
-    5: "i",
-    6: "f",
-    7: "?",
-    10: "Q",
-    11: "q",
-    12: "d",
-}
+_SCALARS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
 _MAX_DIMENSIONS = 8
 # A count above this is damage; the largest vocabularies have under 300 000 tokens.
 _MAX_COUNT = 20_000_000
@@ -183,9 +171,8 @@ def _placed(
     try:
         block, block_bytes = GGML_QUANT_SIZES[GGMLQuantizationType(kind)]
     except (ValueError, KeyError):
-        raise GgufDamaged(
-            f"its tensor {name[:60]!r} has the unknown number format {kind}"
-        ) from None
+        reason = f"its tensor {name[:60]!r} has the unknown number format {kind}"
+        raise GgufDamaged(reason) from None
     size = prod(shape) // block * block_bytes
     start = data_start + offset
     if start + size > file_size:

@@ -49,11 +49,7 @@ def describe_target(header: Header, path: Path) -> Target:
     """
     import torch
     from transformers import AutoModelForCausalLM
-    from transformers.modeling_gguf_pytorch_utils import (
-        TENSOR_PROCESSORS,
-        TensorProcessor,
-        get_gguf_hf_weights_map,
-    )
+    from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, TensorProcessor
 
     fields = _config_fields(header, path)
     processor = TENSOR_PROCESSORS.get(header.architecture, TensorProcessor)(config=fields)
@@ -61,7 +57,7 @@ def describe_target(header: Header, path: Path) -> Target:
         config = _config(fields, header)
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config)
-        names = get_gguf_hf_weights_map(model, processor)
+        names = _tensor_names(model, processor)
     except (ValueError, KeyError, NotImplementedError, AttributeError, TypeError) as error:
         raise _unsupported(header.architecture, path) from error
     # Tied weights are one tensor under two names; the first is the one that is stored.
@@ -79,6 +75,31 @@ def describe_target(header: Header, path: Path) -> Target:
         {name: ours for name, ours in names.items() if ours in shapes},
         None if plain else lambda weights, name: processor.process(weights, name).weights,
     )
+
+
+class _Flat(NamedTuple):
+    """A model without its modules, as far as `get_gguf_hf_weights_map` looks at it."""
+
+    config: Any
+    state: dict[str, Any]
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.state
+
+    def named_children(self) -> tuple[()]:
+        return ()
+
+
+def _tensor_names(model: Any, processor: Any) -> dict[str, str]:
+    from transformers.modeling_gguf_pytorch_utils import get_gguf_hf_weights_map
+
+    # With the whole model it builds a name map for each of several hundred modules (7 s), and
+    # only a few architectures need the ones of the modules.
+    state = model.state_dict()
+    names = get_gguf_hf_weights_map(_Flat(model.config, state), processor)
+    if set(names.values()) >= set(state):
+        return names
+    return get_gguf_hf_weights_map(model, processor)
 
 
 def _config_fields(header: Header, path: Path) -> dict[str, Any]:

@@ -58,9 +58,8 @@ def write_weights(
         Cancelled: `is_cancelled` answered True.
         OSError: `out` cannot be written, e.g. the disk is full.
     """
-    wanted = [
-        (tensor, target.names[tensor.name]) for tensor in tensors if tensor.name in target.names
-    ]
+    names = target.names
+    wanted = [(tensor, names[tensor.name]) for tensor in tensors if tensor.name in names]
     _check_complete(source, wanted, target)
     starts, header = _layout(target.shapes)
     total = sum(prod(target.shapes[name]) for _, name in wanted)

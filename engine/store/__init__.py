@@ -55,7 +55,7 @@ def resolve(model: str, on_progress: OnProgress, is_cancelled: IsCancelled) -> P
     if _looks_like_path(model):
         raise EngineError("model_not_found", f"There is no file or folder {model}; check the path.")
     if _HUB_ID.fullmatch(model):
-        from engine.store.hub import snapshot
+        from engine.store.snapshot import snapshot
 
         return check_folder(snapshot(model, on_progress, is_cancelled))
     raise unknown_model(model)
@@ -70,7 +70,7 @@ def is_cached(model: str) -> bool:
         return True
     if not _HUB_ID.fullmatch(model):
         return False
-    from engine.store.hub import snapshot_on_disk
+    from engine.store.snapshot import snapshot_on_disk
 
     return snapshot_on_disk(model) is not None
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import BinaryIO
 
 import httpx
 
-from engine.core import Cancelled, EngineError, IsCancelled, OnProgress
+from engine.core import Cancelled, IsCancelled, OnProgress
 from engine.store.known import KnownModel
 from engine.store.speed import Meter
 
@@ -56,7 +57,7 @@ def check_reachable(url: str) -> None:
         with client() as session:
             answer = session.head(url, timeout=httpx.Timeout(5.0, connect=CONNECT_SECONDS))
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-        raise HubUnreachable(f"the hub cannot be reached ({_reason(error)})") from error
+        raise HubUnreachable(f"the hub cannot be reached ({reason_of(error)})") from error
     if answer.status_code >= 400:
         raise HubUnreachable(f"the hub answers {answer.status_code} for {httpx.URL(url).path}")
 
@@ -81,10 +82,10 @@ def download(
         while out.tell() < known.size:
             before = out.tell()
             try:
-                _stream(session, url, known, out, meter, is_cancelled)
+                _stream(session, url, known.size, out, meter, is_cancelled)
                 trouble = "the hub sends no more"
             except (httpx.HTTPError, HubUnreachable) as error:
-                trouble = _reason(error)
+                trouble = reason_of(error)
             # Any progress earns new attempts: only a hub that gives nothing is given up.
             attempts = attempts + 1 if out.tell() == before else 0
             if attempts >= _ATTEMPTS:
@@ -92,7 +93,15 @@ def download(
         out.flush()
 
 
-def _stream(session, url, known, out, meter, is_cancelled) -> None:
+def _stream(
+    session: httpx.Client,
+    url: str,
+    size: int,
+    out: BinaryIO,
+    meter: Meter,
+    is_cancelled: IsCancelled,
+) -> None:
+    """Append to `out` what the hub sends of `url` from there on, up to `size` bytes in all."""
     start = out.tell()
     headers = {"Range": f"bytes={start}-"} if start else {}
     with session.stream("GET", url, headers=headers) as answer:
@@ -104,19 +113,12 @@ def _stream(session, url, known, out, meter, is_cancelled) -> None:
         for chunk in answer.iter_bytes(_CHUNK):
             if is_cancelled():
                 raise Cancelled
-            out.write(chunk[: known.size - out.tell()])
+            out.write(chunk[: size - out.tell()])
             meter.at(out.tell())
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """A few words for people."""
     if isinstance(error, httpx.ConnectTimeout):
         return f"no connection within {CONNECT_SECONDS:.0f} s"
     return (str(error) or type(error).__name__)[:200]
-
-
-def snapshot_on_disk(model: str) -> Path | None:
-    return None
-
-
-def snapshot(model: str, on_progress: OnProgress, is_cancelled: IsCancelled) -> Path:
-    raise EngineError("download_failed", "later")

@@ -10,12 +10,12 @@ class Wheels(NamedTuple):
 
     Attributes:
         pattern: name of a project; `{part}` counts from 1.
-        count: of parts.
+        parts: how many there are.
         version: of every project.
     """
 
     pattern: str
-    count: int
+    parts: int
     version: str
 
     def requirement(self, part: int) -> str:

