@@ -9,8 +9,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, cast
 
 from rich.console import Console
 from rich.text import Text
@@ -20,6 +20,7 @@ from lsp_server.core import (
     HunksUpdate,
     Progress,
     RewriteError,
+    RewriteEvent,
     RewriteRequest,
     RewriteResult,
     Status,
@@ -175,7 +176,7 @@ async def _rewrite(
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
     async with (
         contextlib.aclosing(EngineClient(endpoint)) as client,
-        contextlib.aclosing(rewrite(request, client)) as events,
+        contextlib.aclosing(_events(request, client)) as events,
     ):
         async for event in events:
             if isinstance(event, RewriteResult):
@@ -185,6 +186,11 @@ async def _rewrite(
             elif isinstance(event, Progress):
                 reporter.progress(event)
     raise RewriteError("internal", "The rewrite ended without a result; run it again.")
+
+
+def _events(request: RewriteRequest, client: EngineClient) -> AsyncGenerator[RewriteEvent, None]:
+    # `rewrite` is written as a generator, whatever its annotation promises.
+    return cast("AsyncGenerator[RewriteEvent, None]", rewrite(request, client))
 
 
 def _finish(
