@@ -7,6 +7,9 @@ tabs. `IndentRestorer` gives the answer the source's base indentation and its ki
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
+
+from lsp_server.text.line_ends import to_lf
 
 DEFAULT_UNIT = 4
 
@@ -34,7 +37,7 @@ class IndentRestorer:
     """
 
     def __init__(self, source: str) -> None:
-        lines = [line for line in source.splitlines() if line.strip()]
+        lines = [line for line in to_lf(source).split("\n") if line.strip()]
         self._lines = frozenset(lines)
         self._base = indent_of(lines[0]) if lines else ""
         self._outside = frozenset(line for line in lines if not line.startswith(self._base))
@@ -92,7 +95,7 @@ class IndentRestorer:
                 self._first = line + line_end
                 return ""
         elif self._waiting:
-            self._first_alone = line in self._lines and line.startswith(self._base)
+            self._first_alone = self._stands(line)
             return self._release_first() + self._changed(line) + line_end
         return self._changed(line) + line_end
 
@@ -104,20 +107,30 @@ class IndentRestorer:
         code = self._base + first[len(self._answer_base or "") :]
         return code + line_end + blank
 
+    def _stands(self, second: str) -> bool:
+        """Whether the second line is in the source as it stands, and not also when shifted."""
+        if second not in self._lines or not second.startswith(self._base):
+            return False
+        base = self._answer_base or ""
+        shifted = self._base + second[len(base) :] if second.startswith(base) else ""
+        return shifted not in self._lines
+
     def _changed(self, line: str) -> str:
         if line in self._outside:
             return line
         indent = indent_of(line)
         base = self._base if self._first_alone else self._answer_base or ""
         if indent.startswith(base):
-            return self._base + self._converted(indent[len(base) :]) + line[len(indent) :]
+            return self._base + self._converted(indent, len(base)) + line[len(indent) :]
         missing = len(self._base) - len(base)
         return self._base[:missing] + line if missing > 0 else line
 
-    def _converted(self, deeper: str) -> str:
-        """Return indentation beyond the base in the source's kind."""
+    def _converted(self, indent: str, base: int) -> str:
+        """Return what the line's indentation has beyond the base, in the source's kind."""
+        deeper = indent[base:]
         if self._converts is None and (len(deeper) > 1 or "\t" in deeper):
-            self._converts = ("\t" in deeper) != (self._kind == "\t")
+            # With tabs in its base the answer indents with tabs, and spaces behind them align.
+            self._converts = ("\t" in indent) != (self._kind == "\t")
             self._answer_unit = 2 if len(deeper) < DEFAULT_UNIT else DEFAULT_UNIT
         if not self._converts:
             return deeper
@@ -150,6 +163,6 @@ def indent_kind(lines: list[str]) -> str:
 def space_unit(lines: list[str]) -> int:
     """Return by how many spaces the lines go deeper, most often, of 2, 4 and 8; else 4."""
     depths = [len(indent_of(line)) for line in lines]
-    steps = Counter(b - a for a, b in zip(depths, depths[1:], strict=False))
+    steps = Counter(b - a for a, b in pairwise(depths))
     most = max((2, 4, 8), key=lambda unit: steps[unit])
     return most if steps[most] else DEFAULT_UNIT
