@@ -6,6 +6,7 @@ transformers causal LM with ordinary attention, any device, any dtype.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
@@ -59,6 +60,9 @@ class EagerRunner:
         # On a CPU every row of a pass costs time; a GPU reads the weights once for many.
         self.prefill_chunk = 64 if on_cpu else 512
         self.max_draft = 16 if on_cpu else 64
+        # transformers renamed the argument in 5.2x; the old name will go.
+        accepted = inspect.signature(model.forward).parameters
+        self._cache_argument = "cache" if "cache" in accepted else "past_key_values"
         self._layers = model.config.get_text_config().num_hidden_layers
 
     def new_cache(self, capacity: int) -> KVCache:
@@ -86,9 +90,9 @@ class EagerRunner:
         output = self._model(
             input_ids=ids,
             position_ids=positions[None],
-            past_key_values=cache,
             use_cache=True,
             logits_to_keep=logits_to_keep,
+            **{self._cache_argument: cache},
         )
         cache.tokens.extend(tokens)
         return output.logits

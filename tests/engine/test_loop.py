@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import random
+from itertools import islice
+
+import pytest
+
+from engine.loop import accepted_length, verify_loop
+from engine.sampling import Sampling
+from engine.window import WindowPolicy
+from tests.engine.adversary import AdversarialDrafter
+
+LENGTH = 120
+
+
+def run(target, prompt, drafter, sampling=Sampling(), length=LENGTH, cache=None):
+    """Return the first `length` tokens and the number of passes."""
+    runner = target.runner
+    if cache is None:
+        cache = runner.new_cache(16)
+    for _ in runner.prefill(cache, prompt[cache.length : -1]):
+        pass
+    tokens: list[int] = []
+    passes = 0
+    for step in verify_loop(runner, cache, prompt[-1], drafter, sampling):
+        cache.check_integrity()
+        tokens += step.tokens
+        passes += 1
+        if len(tokens) >= length:
+            return tokens[:length], passes
+    raise AssertionError("the loop has no end of its own")
+
+
+def prompt_of(target, seed: int) -> list[int]:
+    choice = random.Random(seed)
+    return [choice.randrange(3, target.tokenizer.get_vocab_size()) for _ in range(40)]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_adversarial_drafts_never_change_a_token(tiny_target, temperature) -> None:
+    vocabulary = tiny_target.tokenizer.get_vocab_size()
+    sampling = Sampling(temperature, 1.0, seed=7)
+    windows = 0
+    for seed in range(12):
+        prompt = prompt_of(tiny_target, seed)
+        plain, plain_passes = run(tiny_target, prompt, None, sampling)
+        assert plain_passes == LENGTH
+        drafter = AdversarialDrafter(plain, vocabulary, seed)
+        drafted, passes = run(tiny_target, prompt, drafter, sampling)
+        assert drafted == plain
+        assert passes < plain_passes
+        windows += passes
+    assert windows > 300
+
+
+def test_a_perfect_drafter_needs_few_passes(tiny_qwen2) -> None:
+    prompt = prompt_of(tiny_qwen2, 1)
+    plain, _ = run(tiny_qwen2, prompt, None)
+
+    class Oracle(AdversarialDrafter):
+        def propose(self, limit):
+            from drafters.core import Draft
+
+            return Draft(plain[self._emitted : self._emitted + limit], "oracle", 1.0)
+
+    drafted, passes = run(tiny_qwen2, prompt, Oracle(plain, 1, 0))
+    assert drafted == plain
+    # 8 drafted at first, then 16 a pass: 9 + 17 * 7 >= 120.
+    assert passes == 8
+
+
+def test_the_kv_cache_after_rejections_equals_a_fresh_one(tiny_target) -> None:
+    prompt = prompt_of(tiny_target, 3)
+    plain, _ = run(tiny_target, prompt, None, length=200)
+    cache = tiny_target.runner.new_cache(8)
+    drafter = AdversarialDrafter(plain, tiny_target.tokenizer.get_vocab_size(), 5)
+    run(tiny_target, prompt, drafter, length=100, cache=cache)
+    # Roll back to the middle of the answer and go on without drafts from there.
+    cache.rollback(cache.length - len(prompt) - 49)
+    loop = verify_loop(tiny_target.runner, cache, plain[49], None, Sampling())
+    again = [step.tokens[0] for step in islice(loop, 50)]
+    assert again == plain[50:100]
+
+
+@pytest.mark.parametrize(
+    ("drafted", "chosen", "accepted"),
+    [
+        ([], [5], 0),
+        ([1], [1, 9], 1),
+        ([1], [2, 9], 0),
+        ([1, 2, 3], [1, 2, 4, 9], 2),
+        ([1, 2, 3], [7, 2, 3, 9], 0),
+        ([1, 2, 3], [1, 2, 3, 9], 3),
+    ],
+)
+def test_accepted_is_the_common_beginning(drafted, chosen, accepted) -> None:
+    assert accepted_length(drafted, chosen) == accepted
+
+
+def test_the_window_doubles_on_full_acceptance_and_falls_on_a_miss() -> None:
+    policy = WindowPolicy(longest=16)
+    assert policy.limit == 8
+    policy.observe(8, 8)
+    assert policy.limit == 16
+    policy.observe(16, 16)
+    assert policy.limit == 16
+    policy.observe(16, 1)
+    assert policy.limit == 8
+    policy.observe(8, 0)
+    policy.observe(4, 0)
+    policy.observe(2, 0)
+    assert policy.limit == 2
+    policy.observe(0, 0)
+    assert policy.limit == 2
+
+
+def test_a_doubtful_draft_is_cut_short() -> None:
+    policy = WindowPolicy(longest=64)
+    assert policy.cut(30, confidence=0.9) == 30
+    assert policy.cut(30, confidence=0.5) == 4
+    assert policy.cut(3, confidence=0.5) == 3
