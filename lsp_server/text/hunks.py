@@ -11,8 +11,8 @@ A text of n line ends has n + 1 lines, the last of which may be empty. A hunk co
 - lines taken out: with the line ends behind them; at the span's end with those before them;
 - lines put in: before a line, each with a line end behind it; at the span's end before it.
 
-Any two hunks have an unchanged line between them, so each can be applied with or without the
-others.
+Any two hunks have an unchanged line and at least one character between them, so each can be
+applied with or without the others, in any sequence.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from lsp_server.text.positions import LINE_END
 
 # Of an often repeated line, so many places are looked at while streaming: the next ones.
 MAX_PLACES = 64
-# Lines deleted on trust of one line behind them; see `HunkStream`.
+# So many lines are taken out on the word of one line behind them; see `HunkStream`.
 SHORT_DELETION = 3
 
 
@@ -92,8 +92,8 @@ class HunkStream:
 
     - the run's lines add up to enough proof: a line that the span has once counts 2, a repeated
       or very short one 1, one without two letters or digits (`}`, `);`, blank) 0;
-    - 2 is enough, or 4 where more than SHORT_DELETION lines would be taken out beyond those that
-      replace them, since a line further down may just look the same.
+    - 1 is enough where as many lines are put in as taken out, 2 where more are put in or up to
+      SHORT_DELETION more taken out, 4 beyond that: a line further down may just look the same.
 
     What has settled is not looked at again before `finish`, so an update costs time in
     proportion to its new lines, and the hunks shown can be somewhat longer than the final ones.
@@ -177,6 +177,8 @@ class HunkStream:
                 break
             run = before
         taken_out = (run.old - self._old_at) - (run.new - self._new_at)
+        if taken_out == 0:
+            return proof >= 1
         return proof >= (2 if taken_out <= SHORT_DELETION else 4)
 
     def _proof(self, line: str) -> int:
@@ -201,7 +203,11 @@ class _SpanLines:
 
     def hunks(self, new: Sequence[str]) -> tuple[Hunk, ...]:
         found = changed_regions(self.lines, new)
-        return tuple(self.hunk(f"h{n}", region, new) for n, region in enumerate(found, 1))
+        hunks = [self.hunk(f"h{n}", region, new) for n, region in enumerate(found, 1)]
+        # Around an empty last line, what is put in before and after it is at one place.
+        if len(hunks) > 1 and hunks[-2].end == hunks[-1].start:
+            hunks[-2:] = [_joined(*hunks[-2:])]
+        return tuple(hunks)
 
     def hunk(self, name: str, region: Region, new: Sequence[str]) -> Hunk:
         first, behind, new_first, new_behind = region
@@ -216,3 +222,8 @@ class _SpanLines:
             start, end = self.ends[first - 1], self.ends[-1]
             text = self.line_end + text if put_in else ""
         return Hunk(name, start, end, self.document[start:end], text)
+
+
+def _joined(first: Hunk, second: Hunk) -> Hunk:
+    old_text, new_text = first.old_text + second.old_text, first.new_text + second.new_text
+    return Hunk(first.id, first.start, second.end, old_text, new_text)
