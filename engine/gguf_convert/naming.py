@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.core import EngineError
 from engine.gguf_convert.header import Header
+from engine.gguf_convert.rope import llama3_scaling
 
 if TYPE_CHECKING:
     import numpy as np
@@ -124,6 +125,13 @@ def _config_fields(header: Header, path: Path) -> dict[str, Any]:
     tokens = header.metadata.get("tokenizer.ggml.tokens")
     if "vocab_size" not in fields and isinstance(tokens, int):
         fields["vocab_size"] = tokens
+    try:
+        scaling = llama3_scaling(header, path, float(fields.get("rope_theta") or 10_000.0))
+    except ValueError as error:
+        raise _unsupported(header.architecture, path) from error
+    if scaling is not None:
+        fields.pop("rope_theta", None)
+        fields["rope_parameters"] = scaling
     return fields
 
 

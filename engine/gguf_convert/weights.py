@@ -25,6 +25,7 @@ import numpy as np
 from gguf import GGMLQuantizationType, dequantize
 
 from engine.core import Cancelled, EngineError, IsCancelled
+from engine.gguf_convert import rope
 from engine.gguf_convert.header import TensorInfo
 from engine.gguf_convert.naming import Target
 
@@ -34,6 +35,8 @@ _BYTES = 2  # of a bfloat16
 _CALL = 256 * 1024
 _PIECE = 16 * _CALL
 _MAX_THREADS = 8
+# The first is read into the config; the second is a copy of the embeddings where they are tied.
+_OTHERWISE_USED = {rope.TENSOR, "output.weight"}
 
 
 class _Piece(NamedTuple):
@@ -60,7 +63,7 @@ def write_weights(
     """
     names = target.names
     wanted = [(tensor, names[tensor.name]) for tensor in tensors if tensor.name in names]
-    _check_complete(source, wanted, target)
+    _check_complete(source, tensors, wanted, target)
     starts, header = _layout(target.shapes)
     total = sum(prod(target.shapes[name]) for _, name in wanted)
     done = 0
@@ -165,13 +168,25 @@ def _in_threads(
                 future.cancel()
 
 
-def _check_complete(source: Path, wanted: list[tuple[TensorInfo, str]], target: Target) -> None:
+def _check_complete(
+    source: Path,
+    tensors: tuple[TensorInfo, ...],
+    wanted: list[tuple[TensorInfo, str]],
+    target: Target,
+) -> None:
     missing = set(target.shapes) - {name for _, name in wanted}
     if missing:
         raise EngineError(
             "unsupported_model",
             f"{source.name} lacks {len(missing)} of the model's tensors, e.g. {min(missing)!r}; "
             "give another GGUF file or the safetensors repository of the model.",
+        )
+    left_over = {t.name for t in tensors} - {t.name for t, _ in wanted} - _OTHERWISE_USED
+    if left_over:
+        raise EngineError(
+            "unsupported_model",
+            f"{source.name} has {len(left_over)} tensors that the model has no place for, e.g. "
+            f"{min(left_over)!r}; give the safetensors repository of the model.",
         )
     for tensor, name in wanted:
         if prod(tensor.shape) != prod(target.shapes[name]):

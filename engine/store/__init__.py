@@ -15,6 +15,7 @@ __all__ = [
     "KNOWN_MODELS",
     "KnownModel",
     "Verified",
+    "find_known",
     "is_cached",
     "is_pulled",
     "path",

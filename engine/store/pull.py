@@ -131,7 +131,7 @@ def unknown_model(name: str) -> EngineError:
     hint = f"did you mean {near[0]}? " if near else ""
     return EngineError(
         "model_not_found",
-        f"There is no model {name[:100]!r}; {hint}Known names are {', '.join(names)}; a hub id "
+        f"There is no model {name[:100]!r}; {hint}known names are {', '.join(names)}; a hub id "
         "(org/name), a folder with safetensors or the path of a .gguf file work too.",
     )
 
