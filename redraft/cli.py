@@ -45,7 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code; docs/cli.md lists the codes."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        return _dispatch(arguments)
+        code = _dispatch(arguments)
+        sys.stdout.flush()
+        return code
     except UsageError as error:
         return _usage(error, as_json="--json" in arguments)
     except KeyboardInterrupt:

@@ -120,6 +120,11 @@ def run(args: argparse.Namespace) -> int:
         else:
             _say(f"redraft: {message}")
         return ExitCode.INTERRUPTED
+    except Exception as error:
+        if args.json and not isinstance(error, BrokenPipeError):
+            message = f"A fault of redraft's own ({type(error).__name__}); the trace is on stderr."
+            print_json({"status": "failed", "code": "internal", "message": message})
+        raise
 
 
 def print_json(value: Mapping[str, Any]) -> None:

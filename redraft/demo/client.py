@@ -41,8 +41,9 @@ class HeadlessEditor:
         self._on_event = on_event
         self._options = options
         self._client = LanguageClient("redraft-demo", __version__)
-        self._client.feature(types.WORKSPACE_APPLY_EDIT)(self._apply_edit)
-        self._client.feature("redraft/hunks")(self._hunks)
+        # pygls marks its handlers, which a bound method does not allow.
+        self._client.feature(types.WORKSPACE_APPLY_EDIT)(lambda params: self._apply_edit(params))
+        self._client.feature("redraft/hunks")(lambda params: self._hunks(params))
         self._errors: deque[str] = deque(maxlen=_MAX_STDERR_LINES)
         self._gone = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import pty
 import resource
 import signal
 import subprocess
@@ -68,7 +69,10 @@ def file(tmp_path: Path) -> Path:
 
 
 async def start(
-    *arguments: str | Path, before: Callable[[], None] | None = None
+    *arguments: str | Path,
+    before: Callable[[], None] | None = None,
+    stdout: int = subprocess.PIPE,
+    **environment: str,
 ) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         sys.executable,
@@ -76,9 +80,9 @@ async def start(
         "redraft.cli",
         *map(str, arguments),
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
+        stdout=stdout,
         stderr=subprocess.PIPE,
-        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "200"},
+        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "200", **environment},
         preexec_fn=before,
     )
 
@@ -87,7 +91,7 @@ async def end(process: asyncio.subprocess.Process) -> Done:
     out, err = await asyncio.wait_for(process.communicate(), 30)
     assert process.returncode is not None
     assert b"Traceback" not in err, err.decode()
-    return Done(process.returncode, out, err.decode())
+    return Done(process.returncode, out or b"", err.decode())
 
 
 async def redraft(*arguments: str | Path, before: Callable[[], None] | None = None) -> Done:
@@ -385,8 +389,44 @@ async def test_ctrl_c_stops_the_engines_work_and_leaves_the_file(engine, file, a
 
 async def test_a_reader_that_goes_away_is_no_traceback(engine, file) -> None:
     engine.script(Text(ANSWER))
-    process = await start("rewrite", file, *TOTAL, "--json", "--engine-url", engine.url)
-    assert process.stdout is not None
-    process.stdout._transport.close()  # type: ignore[attr-defined]
+    reading, writing = os.pipe()
+    process = await start(
+        "rewrite", file, *TOTAL, "--json", "--engine-url", engine.url, stdout=writing
+    )
+    os.close(writing)
+    os.close(reading)
     done = await end(process)
-    assert done.code in (0, 1)
+    assert done.code == 1
+    assert "BrokenPipe" not in done.err
+
+
+async def test_on_a_terminal_the_diff_is_shown_in_colour_and_nothing_written(engine, file) -> None:
+    engine.script(Report("prefill", 0.25), Text(ANSWER))
+    ours, theirs = pty.openpty()
+    arguments = ["rewrite", file, *TOTAL, "--engine-url", engine.url]
+    process = await start(*arguments, stdout=theirs, TERM="xterm", NO_COLOR="")
+    os.close(theirs)
+    shown = asyncio.create_task(asyncio.to_thread(read_terminal, ours))
+    done = await end(process)
+    screen = await shown
+    assert done.code == 0
+    assert "\x1b[32m    10 +         pieces += shelf.count()" in screen
+    assert "\x1b[31m    10 -         n += shelf.count()" in screen
+    assert screen.endswith("\x1b[32m    11 +     return pieces\x1b[0m\r\n")
+    assert "shelf.py: 2 hunks, 3 lines removed, 3 added; not written" in done.err
+    assert "3 passes" in done.err
+    assert file.read_text() == SHELF
+
+
+def read_terminal(handle: int) -> str:
+    """All that is written to the other end, until it is closed."""
+    parts = []
+    while True:
+        try:
+            part = os.read(handle, 65536)
+        except OSError:  # Linux: the other end is closed
+            part = b""
+        if not part:
+            os.close(handle)
+            return b"".join(parts).decode()
+        parts.append(part)
