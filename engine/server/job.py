@@ -26,6 +26,7 @@ class Job:
         self.submitted = time.monotonic()
         self.cancelled_at = 0.0
         self.settled = False
+        self.before = 0
         self._items: list[Item] = []
         self._ready = asyncio.Event()
 

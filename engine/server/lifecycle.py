@@ -90,13 +90,17 @@ def _run_locked(
     door = open_door(runtime, tcp=options.tcp)
     published = b""
     worker_ended = True
+
+    def leave() -> None:
+        withdraw(runtime, published)
+        door.close()
+
     try:
         published = publish(runtime, door, engine_version())
         logger.info("listening, pid %d, version %s", os.getpid(), engine_version())
-        worker_ended = asyncio.run(_serve(door, make_generator, options))
+        worker_ended = asyncio.run(_serve(door, leave, make_generator, options))
     finally:
-        withdraw(runtime, published)
-        door.close()
+        leave()
         logger.info("stopped")
         logging.getLogger().removeHandler(log)
         log.close()
@@ -107,7 +111,10 @@ def _run_locked(
 
 
 async def _serve(
-    door: Door, make_generator: Callable[[], Generator], options: ServeOptions
+    door: Door,
+    leave: Callable[[], None],
+    make_generator: Callable[[], Generator],
+    options: ServeOptions,
 ) -> bool:
     """Serve at `door`; whether the worker's thread has ended when this returns."""
     loop = asyncio.get_running_loop()
@@ -154,6 +161,8 @@ async def _serve(
     finally:
         watch.cancel()
         stop("the server ended")
+        # Before the wait for the worker, so that nobody finds an engine that takes nothing.
+        leave()
     left = max(0.1, STOP_SECONDS - (time.monotonic() - stopping_since))
     return await asyncio.to_thread(worker.join, left)
 

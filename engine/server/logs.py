@@ -16,7 +16,7 @@ OUTPUT_BYTES = 1024 * 1024
 logger = logging.getLogger("engine.server")
 
 # Messages of these come from the machine, never from a request's text.
-_SAFE_MESSAGES = (OSError, ImportError, MemoryError, RuntimeError)
+_SAFE_MESSAGES = (OSError, ImportError, RuntimeError)
 
 
 class _PrivateRotatingFile(RotatingFileHandler):

@@ -142,7 +142,8 @@ class Worker:
             ahead = 1 if self._active else 0
             places = [(job, ahead + i) for i, job in enumerate(self._waiting)]
         for job, before in places:
-            if before:
+            if before and before != job.before:
+                job.before = before
                 job.put(Progress("queued", None, f"{before} before you"))
 
     # Everything below runs on the worker's thread.
