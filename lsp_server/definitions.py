@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache
 from typing import NamedTuple
 
-from tree_sitter import Node, Query, QueryCursor
+from tree_sitter import Node
 
-from lsp_server.languages import grammar
 from lsp_server.span_rules import RULES, SpanRules
 from lsp_server.syntax import SyntaxTree
 
@@ -65,19 +63,9 @@ def definitions_among(
 
 def all_definitions(tree: SyntaxTree, language: str) -> Iterator[Definition | Scope]:
     """Yield every definition and scope of the tree, outer ones first, in order."""
-    captures = QueryCursor(_query(language)).captures(tree.root)
-    nodes = captures.get("node", [])
-    # Stable: of two nodes with one range, the outer is captured first.
-    nodes.sort(key=lambda node: (node.start_byte, -node.end_byte))
-    return definitions_among(nodes, tree, language)
-
-
-@cache
-def _query(language: str) -> Query:
     rules = RULES[language]
     kinds = rules.functions | rules.classes | rules.steps.keys() | rules.scopes.keys()
-    alternatives = " ".join(f"({kind})" for kind in sorted(kinds))
-    return Query(grammar(language), f"[{alternatives}] @node")
+    return definitions_among(tree.nodes_of(kinds), tree, language)
 
 
 def _chain(node: Node, rules: SpanRules) -> list[Node]:

@@ -18,7 +18,9 @@ from lsp_server.syntax import SyntaxTree
 _BLANK = b" \t\f\v"
 _WHITE = b" \t\f\v\r\n"
 _BOM = b"\xef\xbb\xbf"
-_LEAF_TO_COMMENT = 3  # a comment's own parts are at most this deep
+# Bounds on a look around, as each step costs more the more siblings there are.
+MOST_COMMENTS = 500
+_MOST_SIBLINGS = 100
 # At a definition's own indentation these go on with it; anything else begins something new.
 _GOES_ON = re.compile(
     rb"[{})\]]|end\b|else\b|elif\b|elsif\b|rescue\b|ensure\b|except\b|finally\b|catch\b|when\b"
@@ -31,16 +33,27 @@ def definition_bounds(tree: SyntaxTree, found: Definition, rules: SpanRules) -> 
     data = tree.data
     first = first_node(found.outer, rules).start_byte
     last = first + len(data[first : found.outer.end_byte].rstrip(_WHITE))
-    if found.core.has_error:
-        last = _before_swallowed(data, found, last)
+    if may_swallow(tree, found):
+        last = _before_swallowed(tree, found, last)
     return _with_comments_above(tree, first), _with_rest_of_line(tree, last)
+
+
+def may_swallow(tree: SyntaxTree, found: Definition) -> bool:
+    """Tell whether a syntax error may have made the definition run on over what follows.
+
+    A closing bracket that lacks in it is reported in it, or behind it when a bracket of
+    what is around closes it instead.
+    """
+    return found.core.has_error or tree.last_error_end >= found.core.end_byte
 
 
 def first_node(outer: Node, rules: SpanRules) -> Node:
     """Return the first of the attributes in front of a definition, or the definition."""
     first = outer
     sibling = outer.prev_sibling if rules.attributes else None
-    while sibling is not None:
+    for _ in range(_MOST_SIBLINGS):
+        if sibling is None:
+            break
         if sibling.type in rules.attributes:
             first = sibling
         elif not is_comment(sibling):
@@ -52,21 +65,6 @@ def first_node(outer: Node, rules: SpanRules) -> Node:
 def is_comment(node: Node) -> bool:
     """Tell whether the node is a comment of any of the grammars."""
     return "comment" in node.type
-
-
-def comment_at(tree: SyntaxTree, byte: int) -> Node | None:
-    """Return the comment that holds the byte."""
-    node = tree.root.descendant_for_byte_range(byte, byte + 1)
-    for _ in range(_LEAF_TO_COMMENT):
-        if node is None:
-            return None
-        if is_comment(node):
-            parent = node.parent
-            return parent if parent is not None and is_comment(parent) else node
-        if node.child_count > 1:
-            return None
-        node = node.parent
-    return None
 
 
 def line_start(data: bytes, byte: int) -> int:
@@ -89,7 +87,7 @@ def _with_comments_above(tree: SyntaxTree, byte: int) -> int:
     """Return where the block of comments directly above begins, else the line or `byte`."""
     data = tree.data
     best = byte
-    while True:
+    for _ in range(MOST_COMMENTS):
         start = line_start(data, byte)
         before = len(data[start:byte].rstrip(_BLANK)) + start
         if before == start:
@@ -99,10 +97,11 @@ def _with_comments_above(tree: SyntaxTree, byte: int) -> int:
             before = _end_of_previous_line(data, start)
         if before <= 0 or data[before - 1 : before] in (b"\n", b"\r", b""):
             return best
-        comment = comment_at(tree, before - 1)
+        comment = tree.comment_at(before - 1)
         if comment is None or comment.start_byte >= byte or _is_for_the_file(tree, comment):
             return best
         byte = comment.start_byte
+    return best
 
 
 def _end_of_previous_line(data: bytes, start: int) -> int:
@@ -131,7 +130,7 @@ def _with_rest_of_line(tree: SyntaxTree, last: int) -> int:
     if data[byte : byte + 1] in (b";", b","):
         byte = _skip_blank(data, byte + 1, end)
     while byte < end:
-        comment = comment_at(tree, byte)
+        comment = tree.comment_at(byte)
         if comment is None or comment.start_byte < last:
             return own_end
         after = comment.start_byte + len(data[comment.start_byte : comment.end_byte].rstrip(_WHITE))
@@ -147,30 +146,49 @@ def _skip_blank(data: bytes, byte: int, end: int) -> int:
     return byte
 
 
-def _before_swallowed(data: bytes, found: Definition, last: int) -> int:
-    """Return the end of a definition with a syntax error in it, by its indentation.
+def _before_swallowed(tree: SyntaxTree, found: Definition, last: int) -> int:
+    """Return the end of a definition that may have swallowed others, by its indentation.
 
-    The parser makes a definition that lacks a closing bracket run on over what follows.
-    A line at the definition's own indentation that does not close it begins the next one.
+    A line at the definition's own indentation that does not go on with it begins the next.
     """
-    body = found.core.child_by_field_name("body")
+    data = tree.data
     first = found.core.start_byte
     start = line_start(data, first)
     indent = len(data[start:first]) - len(data[start:first].lstrip(_BLANK))
-    byte = line_end(data, body.start_byte if body is not None else first)
-    if body is not None and line_start(data, body.start_byte) != start:
-        byte = line_start(data, body.start_byte) - 1  # its line may be swallowed already
-    end = byte
+    end = line_end(data, _end_of_head(found.core))
+    byte = end
     while byte < last:
-        line = byte + 1
-        if data[byte : byte + 2] == b"\r\n":
-            line += 1
+        line = byte + (2 if data[byte : byte + 2] == b"\r\n" else 1)
         byte = line_end(data, line)
         text = data[line:byte]
-        stripped = text.lstrip(_BLANK)
-        if not stripped.rstrip(_WHITE):
+        margin = len(text) - len(text.lstrip(_BLANK))
+        if not text.strip(_WHITE):
             continue
-        if len(text) - len(stripped) <= indent and not _GOES_ON.match(stripped):
-            return min(last, max(end, first))
+        if margin <= indent and not _GOES_ON.match(text, margin):
+            if not _tells_nothing(tree, line + margin):
+                return min(last, end)
+            continue
         end = line + len(text.rstrip(_WHITE))
     return last
+
+
+def _tells_nothing(tree: SyntaxTree, byte: int) -> bool:
+    """Tell whether the line that begins here is a comment, or in a string from further up."""
+    if tree.comment_at(byte) is not None:
+        return True
+    token = tree.root.descendant_for_byte_range(byte, byte + 1)
+    return any(
+        node is not None
+        and node.start_byte < byte
+        and ("string" in node.type or "heredoc" in node.type)
+        for node in (token, token and token.parent)
+    )
+
+
+def _end_of_head(core: Node) -> int:
+    """Return a byte on the last line that is surely the definition's own head."""
+    ends = [child.start_byte for child in core.children if child.is_error]
+    body = core.child_by_field_name("body")
+    if body is not None:
+        ends.append(body.start_byte)
+    return min(ends, default=core.start_byte)

@@ -67,14 +67,13 @@ _JAVASCRIPT_STEPS: dict[str, tuple[str, ...]] = {
     "expression_statement": ("assignment_expression", "function_expression"),
     "assignment_expression": (".right",),
     "pair": (".value",),
-    "field_definition": (".value",),
 }
 _JAVASCRIPT = SpanRules(
     functions=_JAVASCRIPT_FUNCTIONS,
     classes=_kinds("class_declaration"),
     values=_kinds("arrow_function function_expression generator_function"),
     class_values=_kinds("class"),
-    steps=_JAVASCRIPT_STEPS,
+    steps={**_JAVASCRIPT_STEPS, "field_definition": (".value",)},
     scopes={"variable_declarator": ".name", "pair": ".key"},
 )
 _TYPESCRIPT = SpanRules(

@@ -13,7 +13,7 @@ from lsp_server.definitions import (
     definitions_among,
     name_parts,
 )
-from lsp_server.span_bounds import comment_at, definition_bounds, line_end, line_start
+from lsp_server.span_bounds import MOST_COMMENTS, definition_bounds, line_end, line_start
 from lsp_server.span_rules import RULES, SpanRules
 from lsp_server.syntax import SyntaxTree, parse
 from lsp_server.syntax_check import new_syntax_errors
@@ -139,7 +139,7 @@ def _innermost(
                 if best is None or rank < best[:2]:
                     best = (*rank, found)
                 break
-            if found.core.has_error and broken is None and end < byte < found.outer.end_byte:
+            if broken is None and end < byte <= found.outer.end_byte:
                 broken = (start, end)
     return _span(tree, best[2], rules) if best else None, broken
 
@@ -156,7 +156,7 @@ def _points(tree: SyntaxTree, rules: SpanRules, byte: int) -> Iterator[int]:
     if forward != byte:
         yield forward
     start = line_start(data, byte)
-    comment = comment_at(tree, byte) or (comment_at(tree, byte - 1) if byte > start else None)
+    comment = tree.comment_at(byte) or (tree.comment_at(byte - 1) if byte > start else None)
     if comment is not None and start <= comment.start_byte:
         byte = comment.start_byte
     before = start + len(data[start:byte].rstrip(_BLANK + b";,"))
@@ -167,7 +167,7 @@ def _points(tree: SyntaxTree, rules: SpanRules, byte: int) -> Iterator[int]:
 def _next_code(tree: SyntaxTree, rules: SpanRules, byte: int) -> int:
     data = tree.data
     after_attribute = False
-    while byte < len(data):
+    for _ in range(MOST_COMMENTS):
         end = byte
         while end < len(data) and data[end] in b" \t\f\v\r\n":
             end += 1
@@ -175,7 +175,7 @@ def _next_code(tree: SyntaxTree, rules: SpanRules, byte: int) -> int:
         if end == len(data) or (gap.count(b"\n") > 1 and not after_attribute):
             return byte
         byte = end
-        comment = comment_at(tree, byte)
+        comment = tree.comment_at(byte)
         if comment is not None:
             byte = _after(data, comment.start_byte, comment.end_byte)
             continue

@@ -7,9 +7,10 @@ is nested too deeply.
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 
 from tree_sitter import Node, Parser, Tree
@@ -19,6 +20,9 @@ from lsp_server.languages import grammar
 
 PARSE_SECONDS = 0.25  # of this thread's processor time, so that a busy machine does not matter
 _CACHED_TREES = 4
+WALK_SECONDS = 2.0  # the same, for a look at every node
+_COMMENT_KINDS = frozenset(("comment", "line_comment", "block_comment", "html_comment"))
+_COMMENT_DEPTH = 4  # no comment has deeper parts, or more of them
 _CHUNK_BYTES = 1 << 16
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _LONE_CARRIAGE_RETURN = re.compile(rb"\r(?!\n)")
@@ -31,15 +35,17 @@ class SyntaxTree:
         data: the bytes that were parsed. Lone surrogates are U+FFFD in it and a lone
             carriage return is a line feed; lengths are those of the text's UTF-8.
         root: the root node.
+        last_error_end: where the last syntax error ends, in bytes; -1 when there is none.
     """
 
-    __slots__ = ("_text", "data", "root", "tree")
+    __slots__ = ("_text", "data", "last_error_end", "root", "tree")
 
     def __init__(self, text: str, data: bytes, tree: Tree) -> None:
         self._text = text
         self.data = data
         self.tree = tree
         self.root: Node = tree.root_node
+        self.last_error_end = max((node.end_byte for node in self.error_nodes()), default=-1)
 
     def byte_offset(self, offset: int) -> int:
         """Return the byte at which the character at `offset` begins; clamps to the text."""
@@ -59,6 +65,39 @@ class SyntaxTree:
         """Return the node's text."""
         return self.data[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
+    def comment_at(self, byte: int) -> Node | None:
+        """Return the comment that holds the byte."""
+        node = self.root.descendant_for_byte_range(byte, byte + 1)
+        for _ in range(_COMMENT_DEPTH):
+            if node is None or node.child_count > _COMMENT_DEPTH:
+                return None
+            if node.type in _COMMENT_KINDS:
+                return node
+            node = node.parent
+        return None
+
+    def nodes_of(self, kinds: Collection[str]) -> Iterator[Node]:
+        """Yield the named nodes of some kinds, outer ones first, in order.
+
+        Raises:
+            RewriteError: `parse_timeout` after `WALK_SECONDS`.
+        """
+        # Not a query: those take quadratic time on a node with very many anonymous
+        # children, and the time limit of tree-sitter 0.26's queries crashes the process.
+        deadline = time.thread_time() + WALK_SECONDS
+        cursor = self.tree.walk()
+        for count in itertools.count():
+            if count % 1000 == 0 and time.thread_time() > deadline:
+                raise _timeout()
+            node = cursor.node
+            if node is not None and node.type in kinds and node.is_named:
+                yield node
+            if cursor.goto_first_child():
+                continue
+            while not cursor.goto_next_sibling():
+                if not cursor.goto_parent():
+                    return
+
     def path_at(self, byte: int) -> list[Node]:
         """Return the nodes that hold the byte, from the root to the smallest."""
         cursor = self.tree.walk()
@@ -73,7 +112,7 @@ class SyntaxTree:
         return path
 
     def error_nodes(self) -> Iterator[Node]:
-        """Yield the outermost ERROR nodes and the MISSING nodes, in order."""
+        """Yield the ERROR and MISSING nodes, also those in one another, outer ones first."""
         if not self.root.has_error:
             return
         cursor = self.tree.walk()
@@ -81,10 +120,9 @@ class SyntaxTree:
             node = cursor.node
             if node is None:
                 return
-            found = node.is_error or node.is_missing
-            if found:
+            if node.is_error or node.is_missing:
                 yield node
-            if not found and node.has_error and cursor.goto_first_child():
+            if node.has_error and cursor.goto_first_child():
                 continue
             while not cursor.goto_next_sibling():
                 if not cursor.goto_parent():
@@ -100,11 +138,7 @@ def parse(text: str, language: str) -> SyntaxTree:
     """
     tree = _parse(text, language)
     if tree is None:
-        raise RewriteError(
-            "parse_timeout",
-            "This file takes too long to parse, so redraft cannot find its functions: "
-            "select the lines to change.",
-        )
+        raise _timeout()
     return tree
 
 
@@ -121,6 +155,14 @@ def _parse(text: str, language: str) -> SyntaxTree | None:
     except ValueError:  # how the binding reports that the callback stopped it
         return None
     return SyntaxTree(text, data, tree)
+
+
+def _timeout() -> RewriteError:
+    return RewriteError(
+        "parse_timeout",
+        "This file takes too long to parse, so redraft cannot find its functions: "
+        "select the lines to change.",
+    )
 
 
 def _encode(text: str) -> bytes:

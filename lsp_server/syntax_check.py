@@ -9,7 +9,9 @@ from lsp_server.span_rules import RULES
 from lsp_server.syntax import SyntaxTree, parse
 
 _MOST_MESSAGES = 5
+_MOST_LOOKED_AT = 100
 _LONGEST_TOKEN = 30
+_CLOSES = {")": "(", "]": "[", "}": "{"}
 
 
 def new_syntax_errors(
@@ -41,7 +43,9 @@ def new_syntax_errors(
         broken += _added(old, old_inside, new, new_inside)
     if len(new_behind) > len(old_behind):
         broken += _added(old, old_behind, new, new_behind)
-    messages = dict.fromkeys(_message(after, new, node, span.start) for node in broken)
+    messages = dict.fromkeys(
+        _message(after, new, node, span.start) for node in broken[:_MOST_LOOKED_AT]
+    )
     return list(messages)[:_MOST_MESSAGES]
 
 
@@ -70,20 +74,34 @@ def _added(
 def _message(text: str, tree: SyntaxTree, node: Node, span_start: int) -> str:
     if node.is_missing:
         return f"line {_line(text, tree, node)}: missing `{node.type}`"
-    token = _offending_token(node, tree.byte_offset(span_start))
+    token, what = _offending_token(node, tree.byte_offset(span_start))
     lines = tree.text_of(token).strip().splitlines()
     shown = lines[0][:_LONGEST_TOKEN] if lines else "end of the file"
-    return f"line {_line(text, tree, token)}: unexpected `{shown}`"
+    return f"line {_line(text, tree, token)}: {what} `{shown}`"
 
 
-def _offending_token(error: Node, first_byte: int) -> Node:
-    """Return the first token of the innermost first error, at or after `first_byte`."""
-    node = error
-    while True:
-        children = [child for child in node.children if child.end_byte > first_byte]
-        if not children:
-            return node
-        node = next((child for child in children if child.is_error), children[0])
+def _offending_token(error: Node, first_byte: int) -> tuple[Node, str]:
+    """Return the token to show for an ERROR node, and what is wrong with it.
+
+    Brackets that have a partner are in a node of their own. So a closing bracket that is
+    the error's own child is the culprit, then an opening one, else the first token.
+    """
+    children = [child for child in error.children if child.end_byte > first_byte]
+    open_brackets: list[Node] = []
+    for child in children:
+        if child.type in _CLOSES:
+            if not open_brackets or open_brackets[-1].type != _CLOSES[child.type]:
+                return child, "unexpected"
+            open_brackets.pop()
+        elif child.type in _CLOSES.values():
+            open_brackets.append(child)
+    if open_brackets:
+        return open_brackets[-1], "unclosed"
+    token = error
+    while children:
+        token = children[0]
+        children = [child for child in token.children if child.end_byte > first_byte]
+    return token, "unexpected"
 
 
 def _line(text: str, tree: SyntaxTree, node: Node) -> int:
