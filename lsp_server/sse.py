@@ -6,12 +6,9 @@ matters here; comments and other fields are skipped (WHATWG HTML, "Server-sent e
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
-
-_LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 class SseError(ValueError):
@@ -45,7 +42,12 @@ def feed(state: SseState, chunk: bytes) -> tuple[SseState, list[str]]:
     after_return = chunk.endswith(b"\r")
     if state.after_return and chunk.startswith(b"\n"):
         chunk = chunk[1:]
-    *lines, rest = _LINE_END.split(state.line + chunk)
+    # Only what is new is searched: a long line costs no more than its length.
+    *lines, rest = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+    if lines:
+        lines[0] = state.line + lines[0]
+    else:
+        rest = state.line + rest
     data = list(state.data)
     events: list[str] = []
     for line in lines:

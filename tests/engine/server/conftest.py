@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.server.process import EngineProcess, engine_process
+from tests.engine.server.process import EngineProcess, running_engine
 
 
 @pytest.fixture
@@ -22,6 +22,6 @@ def runtime() -> Iterator[Path]:
 def shared_engine() -> Iterator[EngineProcess]:
     """One engine for the tests that leave it as they found it."""
     folder = Path(tempfile.mkdtemp(prefix="rd-"))
-    with engine_process(folder / "run") as engine:
+    with running_engine(folder / "run") as engine:
         yield engine
     shutil.rmtree(folder)

@@ -96,7 +96,7 @@ class EngineProcess:
 
 
 @contextlib.contextmanager
-def engine_process(runtime: Path, *options: str) -> Iterator[EngineProcess]:
+def running_engine(runtime: Path, *options: str) -> Iterator[EngineProcess]:
     engine = EngineProcess(runtime, *options)
     try:
         yield engine.ready()

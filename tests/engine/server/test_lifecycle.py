@@ -16,8 +16,8 @@ from engine.server.endpoint import MAX_SOCKET_PATH, socket_path
 from tests.engine.server.process import (
     EngineProcess,
     body,
-    engine_process,
     metric,
+    running_engine,
     wait_until,
 )
 
@@ -38,7 +38,7 @@ def first_line(response: httpx.Response) -> str:
 def test_everything_of_a_running_engine_is_private(runtime):
     mask = os.umask(0)
     try:
-        with engine_process(runtime) as engine:
+        with running_engine(runtime) as engine:
             assert mode(runtime) == 0o700
             assert stat.S_ISSOCK((runtime / "engine.sock").lstat().st_mode)
             for name in ("engine.sock", "engine.json", "engine.lock", "engine.log"):
@@ -57,7 +57,7 @@ def test_everything_of_a_running_engine_is_private(runtime):
 def test_a_folder_that_is_open_to_others_is_mended(runtime):
     runtime.mkdir()
     runtime.chmod(0o777)
-    with engine_process(runtime):
+    with running_engine(runtime):
         assert mode(runtime) == 0o700
 
 
@@ -77,7 +77,7 @@ def test_a_folder_that_is_a_link_is_refused_with_a_sentence(runtime, tmp_path):
 
 
 def test_a_second_engine_exits_and_leaves_the_first_alone(runtime):
-    with engine_process(runtime) as first:
+    with running_engine(runtime) as first:
         second = EngineProcess(runtime)
         assert second.wait() == 0
         assert second.output() == "redraft engine: already running\n"
@@ -88,19 +88,19 @@ def test_a_second_engine_exits_and_leaves_the_first_alone(runtime):
 
 @unix_only
 def test_a_killed_engine_leaves_files_that_the_next_one_replaces(runtime):
-    with engine_process(runtime) as first:
+    with running_engine(runtime) as first:
         os.kill(first.pid, signal.SIGKILL)
         first.wait()
         assert (runtime / "engine.sock").exists()
         assert json.loads((runtime / "engine.json").read_text())["pid"] == first.pid
-        with engine_process(runtime) as second, second.client() as client:
+        with running_engine(runtime) as second, second.client() as client:
             assert client.get("/healthz").json()["pid"] == second.pid
             assert client.post(COMPLETIONS, json=body(["text", "a"])).status_code == 200
 
 
 @unix_only
 def test_a_kill_in_the_middle_ends_the_stream_without_done(runtime):
-    with engine_process(runtime) as engine, engine.client() as client:
+    with running_engine(runtime) as engine, engine.client() as client:
         request = body(["text", "a"], ["hold"], stream=True)
         with client.stream("POST", COMPLETIONS, json=request) as response:
             lines = response.iter_lines()
@@ -111,13 +111,13 @@ def test_a_kill_in_the_middle_ends_the_stream_without_done(runtime):
 
 
 def test_an_idle_engine_stops_and_tidies_up(runtime):
-    with engine_process(runtime, "--idle-seconds", "0.3") as engine:
+    with running_engine(runtime, "--idle-seconds", "0.3") as engine:
         assert engine.wait() == 0
         assert sorted(path.name for path in runtime.iterdir()) == ["engine.lock", "engine.log"]
 
 
 def test_work_keeps_the_engine_up_beyond_its_idle_time(runtime):
-    with engine_process(runtime, "--idle-seconds", "0.3") as engine, engine.client() as client:
+    with running_engine(runtime, "--idle-seconds", "0.3") as engine, engine.client() as client:
         release = runtime / "release"
         request = body(["text", "a"], ["until", str(release)], stream=True)
         began = time.monotonic()
@@ -132,7 +132,7 @@ def test_work_keeps_the_engine_up_beyond_its_idle_time(runtime):
 
 
 def test_asking_for_the_health_does_not_keep_the_engine_up(runtime):
-    with engine_process(runtime, "--idle-seconds", "0.3") as engine, engine.client() as client:
+    with running_engine(runtime, "--idle-seconds", "0.3") as engine, engine.client() as client:
 
         def gone() -> bool:
             with contextlib.suppress(httpx.TransportError):
@@ -145,7 +145,7 @@ def test_asking_for_the_health_does_not_keep_the_engine_up(runtime):
 @unix_only
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_cancels_the_work_and_ends_the_engine_within_two_seconds(runtime, number):
-    with engine_process(runtime) as engine, engine.client() as client:
+    with running_engine(runtime) as engine, engine.client() as client:
         request = body(["text", "a"], ["hold"], stream=True)
         with client.stream("POST", COMPLETIONS, json=request) as response:
             lines = response.iter_lines()
@@ -162,7 +162,7 @@ def test_a_signal_cancels_the_work_and_ends_the_engine_within_two_seconds(runtim
 
 @unix_only
 def test_a_generator_that_is_deaf_to_the_cancel_does_not_hold_up_the_end(runtime):
-    with engine_process(runtime) as engine, engine.client() as client:
+    with running_engine(runtime) as engine, engine.client() as client:
         request = body(["text", "a"], ["stuck", str(runtime / "never")], stream=True)
         with client.stream("POST", COMPLETIONS, json=request) as response:
             next(response.iter_lines())
@@ -174,7 +174,7 @@ def test_a_generator_that_is_deaf_to_the_cancel_does_not_hold_up_the_end(runtime
 
 
 def test_a_client_that_goes_while_the_generator_is_deaf_frees_the_next_one_later(runtime):
-    with engine_process(runtime) as engine, engine.client() as client:
+    with running_engine(runtime) as engine, engine.client() as client:
         release = runtime / "release"
         request = body(["text", "a"], ["stuck", str(release)], stream=True)
         with client.stream("POST", COMPLETIONS, json=request) as response:
@@ -188,29 +188,29 @@ def test_a_client_that_goes_while_the_generator_is_deaf_frees_the_next_one_later
 
 
 def test_the_stop_request_ends_the_engine(runtime):
-    with engine_process(runtime) as engine, engine.client() as client:
+    with running_engine(runtime) as engine, engine.client() as client:
         assert client.post("/redraft/stop").json() == {"status": "stopping"}
         assert engine.wait() == 0
 
 
 def test_the_last_engine_leaves_the_files_of_another_alone(runtime):
-    with engine_process(runtime) as engine:
+    with running_engine(runtime) as engine:
         (runtime / "engine.json").write_text("somebody else's")
-        with engine_process_client(engine) as client:
+        with client_by_socket(engine) as client:
             client.post("/redraft/stop")
         assert engine.wait() == 0
         assert (runtime / "engine.json").read_text() == "somebody else's"
 
 
 @contextlib.contextmanager
-def engine_process_client(engine: EngineProcess):
+def client_by_socket(engine: EngineProcess):
     transport = httpx.HTTPTransport(uds=str(engine.runtime / "engine.sock"))
     with httpx.Client(transport=transport, base_url="http://engine") as client:
         yield client
 
 
 def test_over_tcp_only_the_token_opens_the_door(runtime):
-    with engine_process(runtime, "--tcp") as engine, engine.client() as client:
+    with running_engine(runtime, "--tcp") as engine, engine.client() as client:
         record = engine.record()
         assert record is not None
         assert record["url"].startswith("http://127.0.0.1:")
@@ -229,7 +229,7 @@ def test_over_tcp_only_the_token_opens_the_door(runtime):
 @unix_only
 def test_a_long_runtime_path_gets_a_short_private_socket(runtime):
     deep = runtime / ("long" * 15) / ("longer" * 10)
-    with engine_process(deep) as engine, engine.client() as client:
+    with running_engine(deep) as engine, engine.client() as client:
         record = engine.record()
         assert record is not None
         path = socket_path(deep)
