@@ -147,14 +147,16 @@ class JobTable:
 
     def check_free(self, job_id: str, uri: str, span: Span) -> None:
         """Raise RewriteError when a job of this name or on this span cannot begin now."""
-        if job_id in self._jobs:
+        named = self._jobs.get(job_id)
+        if named is not None and named.stop is None:
             raise RewriteError("job_id_taken", f"There already is a job named {job_id!r}.")
         if sum(job.active for job in self._jobs.values()) >= MAX_ACTIVE:
             raise RewriteError(
                 "too_many_jobs", f"{MAX_ACTIVE} rewrites are at work; wait for one to end."
             )
         for job in self.in_document(uri):
-            if not _overlap(job.span, span):
+            # A job that is being stopped will not touch the lines any more.
+            if job.stop is not None or not _overlap(job.span, span):
                 continue
             if job.active or job.applying:
                 raise RewriteError(
@@ -170,6 +172,7 @@ class JobTable:
         self.check_free(job.id, job.uri, job.span)
         self._ended.pop(job.id, None)
         self._jobs[job.id] = job
+        self._jobs.move_to_end(job.id)
 
     def move(self, job: Job, state: JobState, message: str = "") -> tuple[Job, ...]:
         """Take a job to another state and return jobs that were dropped to make room.
@@ -195,8 +198,9 @@ class JobTable:
         return dropped
 
     def _forget(self, job: Job, end: JobEnd) -> None:
-        if self._jobs.get(job.id) is job:
-            del self._jobs[job.id]
+        if self._jobs.get(job.id, job) is not job:
+            return  # a new job has taken the name of one that was being stopped
+        self._jobs.pop(job.id, None)
         self._ended[job.id] = end
         while len(self._ended) > MAX_ENDED_REMEMBERED:
             self._ended.popitem(last=False)

@@ -74,6 +74,7 @@ async def _serve(server: object, input_descriptor: int, output_descriptor: int) 
 
     assert isinstance(server, RedraftServer)
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_on_loop_fault)
     server.stopped = loop.create_future()
     with contextlib.suppress(NotImplementedError):
         loop.add_signal_handler(signal.SIGTERM, server.stop, 1)
@@ -88,6 +89,14 @@ async def _serve(server: object, input_descriptor: int, output_descriptor: int) 
     await server.end_work()
     writer.close(seconds=0.3)
     return code
+
+
+def _on_loop_fault(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    # anyio's Unix sockets report themselves ready to a future that was just cancelled.
+    # It is harmless, and every cancelled rewrite would put it into the user's log.
+    if isinstance(context.get("exception"), asyncio.InvalidStateError):
+        return
+    loop.default_exception_handler(context)
 
 
 if __name__ == "__main__":

@@ -161,7 +161,8 @@ def _settle(server: RedraftServer, running: Running, task: asyncio.Task[RewriteR
     if result.status is not Status.OK:
         state = _STATE_BY_STATUS.get(result.status, JobState.FAILED)
         server.session.jobs.move(job, state, result.message)
-        server.running.pop(job.id, None)
+        if server.running.get(job.id) is running:
+            del server.running[job.id]
         running.sender.finish(())
         finish_running(server, running)
         return

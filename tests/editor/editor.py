@@ -208,9 +208,7 @@ class Editor:
 
             feature[method] = noticing
 
-    def _apply_edit(
-        self, params: types.ApplyWorkspaceEditParams
-    ) -> types.ApplyWorkspaceEditResult:
+    def _apply_edit(self, params: types.ApplyWorkspaceEditParams) -> types.ApplyWorkspaceEditResult:
         self.edits.append(params)
         self._moved.set()
         if self.before_edit is not None:
@@ -232,7 +230,11 @@ class Editor:
         if edit.document_changes:
             (change,) = edit.document_changes
             assert isinstance(change, types.TextDocumentEdit)
-            uri, version, edits = change.text_document.uri, change.text_document.version, change.edits
+            uri, version, edits = (
+                change.text_document.uri,
+                change.text_document.version,
+                change.edits,
+            )
         else:
             assert edit.changes is not None
             ((uri, edits),) = edit.changes.items()
@@ -391,7 +393,9 @@ class Editor:
         found = await self.request(types.TEXT_DOCUMENT_CODE_ACTION, params) or []
         structure = self.lsp.protocol._converter.structure
         # Taken apart here: lsprotocol reads an action that has a command as a Command.
-        kinds = [types.Command if isinstance(a["command"], str) else types.CodeAction for a in found]
+        kinds = [
+            types.Command if isinstance(a["command"], str) else types.CodeAction for a in found
+        ]
         return [structure(a, kind) for a, kind in zip(found, kinds, strict=True)]
 
     async def run_code_action(self, action: Any) -> Any:

@@ -124,9 +124,7 @@ class ScriptedEngine:
         async with self._changed:
             self._changed.notify_all()
 
-    async def _connection(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while await self._one_request(reader, writer):
                 pass

@@ -7,6 +7,7 @@ the LSP specification, and strict: a position that does not exist is an error he
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 from typing import Literal
 
 Encoding = Literal["utf-8", "utf-16", "utf-32"]
@@ -104,7 +105,7 @@ class TextModel:
     def replace_all(self, edits: list[tuple[Place, Place, str]]) -> None:
         """Several edits in the coordinates of one version, as LSP's TextEdit[] are."""
         found = sorted(((self.index(a), self.index(b), t) for a, b, t in edits), key=lambda e: e[0])
-        for (_, end, _), (start, _, _) in zip(found, found[1:], strict=False):
+        for (_, end, _), (start, _, _) in pairwise(found):
             assert end <= start, "edits of one version overlap"
         for start, end, text in reversed(found):
             self.units[start:end] = to_units(text, self.encoding)

@@ -28,7 +28,7 @@ async def test_a_code_action_gives_one_versioned_edit(
         "Simplify",
         "Handle errors",
     ]
-    assert [a.kind for a in actions][0] == "refactor.rewrite.redraft.types"
+    assert actions[0].kind == "refactor.rewrite.redraft.types"
     assert {tuple(a.tags) for a in actions} == {(types.CodeActionTag.LlmGenerated,)}
 
     started = await editor.run_code_action(actions[1])
@@ -79,9 +79,7 @@ async def test_diagnostics_become_fixes_of_the_function_around_them(
     line, _ = editor.find("size = w")
     span = types.Range(types.Position(line, 4), types.Position(line, 8))
     found = [types.Diagnostic(range=span, message=f"problem\n {i}") for i in range(5)]
-    actions = await editor.code_actions(
-        editor.find("other"), diagnostics=found, only=["quickfix"]
-    )
+    actions = await editor.code_actions(editor.find("other"), diagnostics=found, only=["quickfix"])
     assert [a.title for a in actions] == ["Fix: problem 0", "Fix: problem 1", "Fix: problem 2"]
     assert list(actions[1].diagnostics) == [found[1]]
     engine.script(Text(ANSWER))

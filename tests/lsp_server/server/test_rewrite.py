@@ -7,8 +7,11 @@ import pytest
 from tests.editor.editor import Editor
 from tests.editor.scripted_engine import STATS, Hang, Report, ScriptedEngine, Text
 
-SOURCE = "import os\n\n\ndef area(w, h):\n    size = w * h\n    return size\n\n\nx = area(1, 2)\n"
-ANSWER = "def area(w, h):\n    surface = w * h\n    return surface\n"
+FUNCTION = "def area(w, h):\n    size = w * h\n    print('a')\n    print('b')\n    return size\n"
+SOURCE = f"import os\n\n\n{FUNCTION}\n\nx = area(1, 2)\n"
+ANSWER = FUNCTION.replace("size", "surface")
+# The first part holds unchanged lines after a changed one, so that a hunk settles.
+FIRST, REST = ANSWER[: ANSWER.index("    return")], ANSWER[ANSWER.index("    return") :]
 AFTER = SOURCE.replace("size", "surface")
 SHAPES = {
     "crlf": SOURCE.replace("\n", "\r\n"),
@@ -26,7 +29,7 @@ SHAPES = {
 async def test_a_rewrite_streams_hunks_and_changes_nothing_before_accept(
     editor: Editor, engine: ScriptedEngine
 ) -> None:
-    engine.script(Text(ANSWER[:36]), Hang(), Text(ANSWER[36:]))
+    engine.script(Text(FIRST), Hang(), Text(REST))
     editor.open("a.py", SOURCE)
     _, answer = editor.begin_rewrite("rename size to surface", editor.find("size"))
 
@@ -60,7 +63,7 @@ async def test_the_engine_gets_the_function_as_source_and_the_instruction(
     await editor.rewrite("rename size", editor.find("size"), draft=False, seed=7, temperature=0.5)
 
     body = engine.requests[0]
-    source = "def area(w, h):\n    size = w * h\n    return size"
+    source = FUNCTION.removesuffix("\n")
     assert body["redraft"]["source"] == source
     assert body["redraft"]["draft"] is False
     assert body["prediction"] == {"type": "content", "content": source}
@@ -135,41 +138,44 @@ async def test_hunks_can_be_accepted_and_rejected_one_by_one(
 
 async def test_progress_says_what_the_engine_does(editor: Editor, engine: ScriptedEngine) -> None:
     engine.script(
-        Report("fetching", 0.4, "412 of 1117 MB"), Report("loading"), Report("prefill", 0.45),
-        Hang(), Text(ANSWER),
-    )  # fmt: skip
+        Report("fetching", 0.4, "412 of 1117 MB"),
+        Report("loading"),
+        Report("prefill", 0.45),
+        Hang(),
+        Text(ANSWER),
+    )
+    # A token of the client: then nothing is reported before the client knows it.
+    reports = editor.lsp.progress_reports.setdefault("mine", [])
     editor.open("a.py", SOURCE)
-    _, answer = editor.begin_rewrite("rename size", editor.find("size"))
+    _, answer = editor.begin_rewrite("rename size", editor.find("size"), workDoneToken="mine")
     await editor.wait_for(
-        lambda: any(getattr(v, "message", "") == "reading 45%" for v in editor.progress())
+        lambda: [u for u in editor.updates if u["progress"]["phase"] == "prefill"]
     )
     engine.release()
     await editor.reject((await answer)["jobId"])
 
-    begin, *reports, end = editor.progress()
+    begin, fetching, loading, reading, writing, *_, end = reports
     assert (begin.title, begin.cancellable) == ("redraft: rename size", True)
-    assert [r.message for r in reports][:3] == [
-        "fetching 412 of 1117 MB",
-        "loading the model",
-        "reading 45%",
-    ]
-    assert reports[3].message.startswith("writing")
-    assert end.message == "done"
-    phases = [u["progress"]["phase"] for u in editor.updates if "progress" in u]
-    assert phases[0] == "starting"
-    assert "prefill" in phases
+    assert fetching.message == "fetching 412 of 1117 MB"
+    assert loading.message == "loading the model"
+    assert reading.message == "reading 45%"
+    assert writing.message.startswith("writing")
+    assert (end.kind, end.message) == ("end", "done")
+    assert list(editor.lsp.progress_reports) == ["mine"]
+    assert editor.updates[0]["progress"]["phase"] == "starting"
 
 
-async def test_a_progress_token_of_the_client_is_used(
+async def test_without_a_token_the_client_is_asked_for_one(
     editor: Editor, engine: ScriptedEngine
 ) -> None:
-    editor.lsp.progress_reports["mine"] = []
-    engine.script(Text(ANSWER))
+    engine.script(Hang(), Text(ANSWER))
     editor.open("a.py", SOURCE)
-    result = await editor.rewrite("rename", editor.find("size"), workDoneToken="mine")
-    await editor.reject(result["jobId"])
-    assert list(editor.lsp.progress_reports) == ["mine"]
-    assert editor.lsp.progress_reports["mine"][-1].kind == "end"
+    _, answer = editor.begin_rewrite("rename", editor.find("size"))
+    (begin,) = await editor.wait_for(editor.progress)
+    assert (begin.kind, begin.cancellable) == ("begin", True)
+    engine.release()
+    await editor.reject((await answer)["jobId"])
+    assert editor.progress()[-1].kind == "end"
 
 
 async def test_an_explicit_range_wins_over_the_function_around_it(
@@ -240,9 +246,7 @@ async def test_warming_sends_the_prompt_with_no_tokens_to_write(
     assert warm[:source_end] == real[:source_end]
 
 
-async def test_status_lists_the_engine_and_the_jobs(
-    editor: Editor, engine: ScriptedEngine
-) -> None:
+async def test_status_lists_the_engine_and_the_jobs(editor: Editor, engine: ScriptedEngine) -> None:
     engine.script(Report("prefill", 0.1), Hang(), Text(ANSWER))
     editor.open("a.py", SOURCE)
     _, answer = editor.begin_rewrite("rename", editor.find("size"), jobId="mine")
