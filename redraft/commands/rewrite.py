@@ -5,15 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, Mapping
-from typing import Any, cast
+from collections.abc import AsyncGenerator
+from typing import cast
 
 from rich.console import Console
-from rich.text import Text
 
 from lsp_server.core import (
     GenerationOptions,
@@ -23,34 +21,16 @@ from lsp_server.core import (
     RewriteEvent,
     RewriteRequest,
     RewriteResult,
-    Status,
 )
 from lsp_server.engine_client import Endpoint, EngineClient
 from lsp_server.languages import language_of
 from lsp_server.rewrite import rewrite
-from lsp_server.text.hunks import apply_hunks
-from lsp_server.text.positions import LineIndex
-from redraft import exit_codes, render
-from redraft.diffs import line_edits, unified_diff
-from redraft.exit_codes import ExitCode, exit_code_of_error, exit_code_of_status
-from redraft.files import SourceFile, read_source, write_source
+from redraft import exit_codes, outcome, render
+from redraft.exit_codes import ExitCode, exit_code_of_error
+from redraft.files import SourceFile, read_source
 from redraft.target import find_span, parse_at, parse_lines, parse_symbol
 
 HELP = "rewrite a function, a class or some lines of a file"
-
-_STATS = (
-    "tokens",
-    "prefill_seconds",
-    "decode_seconds",
-    "tokens_per_second",
-    "passes",
-    "tokens_per_pass",
-    "drafted",
-    "accepted",
-    "accepted_by_origin",
-    "runner",
-    "model",
-)
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
@@ -109,27 +89,22 @@ def run(args: argparse.Namespace) -> int:
         return _run(args)
     except RewriteError as error:
         if args.json:
-            print_json({"status": "failed", "code": error.code, "message": error.message})
+            outcome.print_json({"status": "failed", "code": error.code, "message": error.message})
         else:
-            _say(f"redraft: {error.message}")
+            outcome.say(f"redraft: {error.message}")
         return exit_code_of_error(error.code)
     except (KeyboardInterrupt, asyncio.CancelledError):
         message = "Interrupted; the file is as it was."
         if args.json:
-            print_json({"status": "cancelled", "code": "interrupted", "message": message})
+            outcome.print_json({"status": "cancelled", "code": "interrupted", "message": message})
         else:
-            _say(f"redraft: {message}")
+            outcome.say(f"redraft: {message}")
         return ExitCode.INTERRUPTED
     except Exception as error:
         if args.json and not isinstance(error, BrokenPipeError):
             message = f"A fault of redraft's own ({type(error).__name__}); the trace is on stderr."
-            print_json({"status": "failed", "code": "internal", "message": message})
+            outcome.print_json({"status": "failed", "code": "internal", "message": message})
         raise
-
-
-def print_json(value: Mapping[str, Any]) -> None:
-    """Print one object; ASCII only, so that no locale can spoil it."""
-    print(json.dumps(value))
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -141,6 +116,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.engine_url:
         endpoint = Endpoint(args.engine_url, os.environ.get("REDRAFT_API_KEY"))
     live = sys.stdout.isatty() and not (args.json or args.diff)
+    mode = outcome.Mode(write=args.write, json=args.json, live=live)
     reporter: render.Reporter
     if live:
         reporter = render.LiveReporter(Console(), source.text)
@@ -148,7 +124,7 @@ def _run(args: argparse.Namespace) -> int:
         reporter = render.LineReporter(Console(stderr=True))
     with reporter:
         result = asyncio.run(_rewrite(request, endpoint, reporter))
-    return _finish(args, source, request, result, live)
+    return outcome.finish(mode, source, request, result)
 
 
 def _request(args: argparse.Namespace, source: SourceFile) -> RewriteRequest:
@@ -196,92 +172,6 @@ async def _rewrite(
 def _events(request: RewriteRequest, client: EngineClient) -> AsyncGenerator[RewriteEvent, None]:
     # `rewrite` is written as a generator, whatever its annotation promises.
     return cast("AsyncGenerator[RewriteEvent, None]", rewrite(request, client))
-
-
-def _finish(
-    args: argparse.Namespace,
-    source: SourceFile,
-    request: RewriteRequest,
-    result: RewriteResult,
-    live: bool,
-) -> int:
-    new_text = source.text
-    if result.status is Status.OK:
-        new_text = apply_hunks(source.text, result.hunks)
-        if args.write:
-            write_source(source, new_text)
-    if args.json:
-        print_json(result_object(request, result))
-        return exit_code_of_status(result.status)
-
-    lines = LineIndex(source.text)
-    if live:
-        console = Console(highlight=False)
-        for row in render.diff_rows(source.text, lines, result.hunks):
-            console.print(row, soft_wrap=True)
-    elif not args.write:
-        _print_diff(source, new_text)
-    _say(_outcome(args, source, lines, result))
-    statistics = render.statistics_line(result.stats)
-    if statistics:
-        _say(statistics)
-    return exit_code_of_status(result.status)
-
-
-def _outcome(
-    args: argparse.Namespace, source: SourceFile, lines: LineIndex, result: RewriteResult
-) -> str:
-    if result.status is Status.UNCHANGED:
-        return f"{source.shown}: nothing to change. {result.message}".rstrip()
-    if result.status is not Status.OK:
-        return f"redraft: {result.message} (--json shows the answer)"
-    summary = render.edits_summary(line_edits(source.text, lines, result.hunks))
-    return f"{source.shown}: {summary}; {'written' if args.write else 'not written'}"
-
-
-def result_object(request: RewriteRequest, result: RewriteResult) -> dict[str, Any]:
-    """What `--json` prints; docs/cli.md describes it."""
-    lines, span = LineIndex(request.text), request.span
-    return {
-        "status": result.status.value,
-        "text": result.text,
-        "span": {
-            "start_line": lines.line_of(span.start) + 1,
-            "end_line": lines.line_of(span.end) + 1,
-            "start": span.start,
-            "end": span.end,
-            "kind": span.kind,
-            "name": span.name,
-        },
-        "hunks": [
-            {
-                "id": hunk.id,
-                "start_line": lines.line_of(hunk.start) + 1,
-                "old": hunk.old_text,
-                "new": hunk.new_text,
-            }
-            for hunk in result.hunks
-        ],
-        "message": result.message,
-        "stats": {key: result.stats.get(key) for key in _STATS},
-    }
-
-
-def _print_diff(source: SourceFile, new_text: str) -> None:
-    mark = "\ufeff" if source.encoding.bom else ""
-    diff = unified_diff(source.shown, mark + source.text, mark + new_text)
-    sys.stdout.flush()
-    sys.stdout.buffer.write(diff.encode("utf-8", "surrogateescape"))
-    sys.stdout.buffer.flush()
-    if diff and source.encoding.codec != "utf-8":
-        _say(
-            f"The diff is in UTF-8 and the file in {source.encoding.label}: `patch` cannot apply"
-            " it; use --write."
-        )
-
-
-def _say(message: str) -> None:
-    Console(stderr=True, highlight=False).print(Text(message), soft_wrap=True)
 
 
 def _positive(value: str) -> int:

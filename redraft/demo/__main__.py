@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
     args = _arguments(argv)
     console = Console(highlight=False)
     try:
-        source = read_source(args.file)
+        source = read_source(_short(args.file))
         symbol, instruction = _task(args)
         span = find_span(source.text, language_of(source.path.name), Symbol(symbol))
         if not args.engine_url:
@@ -84,6 +84,12 @@ def _task(args: argparse.Namespace) -> tuple[str, str]:
     return symbol, instruction
 
 
+def _short(file: str) -> str:
+    """The path from the current folder where the file is below it."""
+    path = Path(file).absolute()
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
+
+
 def _pull(model: str) -> None:
     """Fetch the model as `redraft models pull` does; paths and hub ids are the engine's work."""
     from engine.store.known import find_known
@@ -106,10 +112,17 @@ async def _demo(
     view = _View(console, source.text)
     async with HeadlessEditor(view.event, options) as editor:
         try:
-            return await _both(console, editor, view, source, span, instruction)
+            code = await _both(console, editor, view, source, span, instruction)
         except ServerGone:
             console.print(Text(editor.last_errors), style="dim", soft_wrap=True)
             raise
+    if not args.engine_url:
+        console.print(
+            "The engine stays for the next request and stops by itself when idle;"
+            " `redraft engine stop` stops it now.",
+            soft_wrap=True,
+        )
+    return code
 
 
 async def _both(
@@ -147,9 +160,7 @@ async def _both(
     console.print(
         Text(
             f"{source.shown} itself was not changed;"
-            " `redraft rewrite ... --write` would write it.\n"
-            "The engine stays for the next request and stops by itself when idle;"
-            " `redraft engine stop` stops it now."
+            " `redraft rewrite ... --write` would have written it."
         ),
         soft_wrap=True,
     )
