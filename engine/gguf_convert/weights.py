@@ -12,7 +12,6 @@ shapes are known before, the header is written first and the pieces in any order
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -70,13 +69,12 @@ def write_weights(
     with source.open("rb") as file, out.open("wb") as output:
         output.write(header)
         output.truncate(len(header) + _BYTES * sum(map(prod, target.shapes.values())))
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-            packed = np.frombuffer(mapped, np.uint8)
-            writer = _Writer(output, packed, target, starts)
-            for count in _in_threads(writer.write, _pieces(wanted, target), is_cancelled):
-                done += count
-                on_fraction(done / total)
-            del writer, packed  # a mapping with views of it cannot be closed
+        # numpy keeps the mapping open as long as a piece looks at it, so it is not closed here.
+        packed = np.memmap(file, np.uint8, "r")
+        writer = _Writer(output, packed, target, starts)
+        for count in _in_threads(writer.write, _pieces(wanted, target), is_cancelled):
+            done += count
+            on_fraction(done / total)
         output.flush()
         os.fsync(output.fileno())
 

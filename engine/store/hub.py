@@ -17,7 +17,6 @@ CONNECT_SECONDS = 3.0
 
 _READ_SECONDS = 20.0
 _ATTEMPTS = 4
-_CHUNK = 1024 * 1024
 
 
 class HubUnreachable(Exception):
@@ -103,14 +102,16 @@ def _stream(
 ) -> None:
     """Append to `out` what the hub sends of `url` from there on, up to `size` bytes in all."""
     start = out.tell()
-    headers = {"Range": f"bytes={start}-"} if start else {}
+    headers = {"Accept-Encoding": "identity"}  # ranges count the bytes of the file itself
+    if start:
+        headers["Range"] = f"bytes={start}-"
     with session.stream("GET", url, headers=headers) as answer:
         if answer.status_code >= 400:
             raise HubUnreachable(f"it answers {answer.status_code}")
         if start and answer.status_code != 206:  # it does not know ranges: from the beginning
             out.truncate(0)
             out.seek(0)
-        for chunk in answer.iter_bytes(_CHUNK):
+        for chunk in answer.iter_raw():
             if is_cancelled():
                 raise Cancelled
             out.write(chunk[: size - out.tell()])

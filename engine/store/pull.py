@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from engine.core import EngineError, IsCancelled, OnProgress, Progress
+from engine.store import known as table
 from engine.store.cache import (
     disk_errors,
     file_sha256,
@@ -19,7 +20,7 @@ from engine.store.cache import (
     record_sum,
 )
 from engine.store.hub import HubUnreachable, download
-from engine.store.known import KNOWN_MODELS, KnownModel, find_known
+from engine.store.known import KnownModel, find_known
 from engine.store.wheels import WheelsFailed, join_wheels, joined_size, largest_part
 
 
@@ -126,7 +127,7 @@ def known_or_error(name: str) -> KnownModel:
 
 def unknown_model(name: str) -> EngineError:
     """The error of a name that is neither in the table nor anything else that works."""
-    names = [model.name for model in KNOWN_MODELS]
+    names = [model.name for model in table.KNOWN_MODELS]
     near = difflib.get_close_matches(name.strip().lower(), names, n=1, cutoff=0.3)
     hint = f"did you mean {near[0]}? " if near else ""
     return EngineError(
