@@ -158,7 +158,7 @@ class HunkStream:
         chain = self._search.add(at, places[first : first + MAX_PLACES])
         if chain is not None and self._is_proof(chain):
             for region in regions(
-                pairs_of(chain)[:-1], (self._old_at, chain.old), (self._new_at, chain.new)
+                pairs_of(chain), (self._old_at, chain.old + 1), (self._new_at, chain.new + 1)
             ):
                 self._hunks.append(self._old.hunk(f"h{len(self._hunks) + 1}", region, self._new))
             self._settle(chain.old, chain.new)

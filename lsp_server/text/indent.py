@@ -76,7 +76,6 @@ class IndentRestorer:
     def _passes_through(self) -> bool:
         return (
             self._answer_base is not None
-            and not self._waiting
             and (self._first_alone or self._answer_base == self._base)
             and self._converts is False
         )

@@ -190,7 +190,7 @@ sources = st.sampled_from(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=250)
 @given(answers, sources, st.sampled_from(("```", "````", "~~~", "")), st.data())
 def test_the_code_does_not_depend_on_how_the_answer_is_cut(answer, source, fence, data):
     whole = AnswerCleaner(fence, source)

@@ -57,7 +57,7 @@ edited_texts = hard_texts.map(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(edited_texts, encodings, st.data())
 def test_the_mirror_follows_any_storm_of_edits(text, encoding, data):
     editor = Editor(text, encoding)

@@ -1,3 +1,5 @@
+from itertools import combinations_with_replacement, product
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -84,6 +86,17 @@ def test_an_index_after_a_change_is_the_index_of_the_new_text(text, new, data):
     assert changed.text == fresh.text
     starts = [fresh.line_start(line) for line in range(fresh.line_count)]
     assert [changed.line_start(line) for line in range(changed.line_count)] == starts
+
+
+def test_an_index_after_a_change_is_right_wherever_cr_and_lf_meet():
+    texts = ["".join(chars) for size in range(4) for chars in product("\r\na", repeat=size)]
+    for text, new in product(texts, texts[:13]):
+        for start, end in combinations_with_replacement(range(len(text) + 1), 2):
+            changed = LineIndex(text).replaced(start, end, new)
+            fresh = LineIndex(text[:start] + new + text[end:])
+            assert [changed.line_start(n) for n in range(changed.line_count)] == [
+                fresh.line_start(n) for n in range(fresh.line_count)
+            ]
 
 
 @pytest.mark.parametrize("char", ["\f", "\v", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"])
