@@ -7,6 +7,7 @@ import math
 import sys
 
 from engine.core import Generator
+from engine.threads import limit_spinning
 
 DEFAULT_MODEL = "qwen2.5-coder-1.5b-instruct"
 
@@ -14,6 +15,7 @@ DEFAULT_MODEL = "qwen2.5-coder-1.5b-instruct"
 def main(arguments: list[str] | None = None) -> int:
     """Run the engine; the exit code is 0 also when another one is running already."""
     options = _parser().parse_args(arguments)
+    limit_spinning()
     from engine.server.lifecycle import ServeOptions, run
     from engine.store.known import KNOWN_MODELS
 

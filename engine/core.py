@@ -157,6 +157,15 @@ IsCancelled = Callable[[], bool]
 OnProgress = Callable[[Progress], None]
 
 
+def ignore_progress(progress: Progress) -> None:
+    """An `OnProgress` for callers that do not care."""
+
+
+def never_cancelled() -> bool:
+    """An `IsCancelled` for callers that wait."""
+    return False
+
+
 class Generator(Protocol):
     """What the HTTP layer needs of the engine's inside; called on one worker thread."""
 

@@ -86,7 +86,7 @@ class ModelHost:
         def work(on_progress: OnProgress) -> LoadedModel:
             folder = resolve(name, on_progress, is_cancelled)
             on_progress(Progress("loading", None, name))
-            return load_model(name, folder, self._device, self._dtype)
+            return load_model(name, folder, self._device, self._dtype, on_progress, is_cancelled)
 
         loaded = yield from with_progress(work)
         log.info(

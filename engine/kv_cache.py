@@ -124,4 +124,5 @@ def common_prefix(a: list[int], b: list[int]) -> int:
 
 def _buffer_like(states: torch.Tensor, capacity: int) -> torch.Tensor:
     shape = (*states.shape[:-2], capacity, states.shape[-1])
-    return torch.empty(shape, dtype=states.dtype, device=states.device)
+    # Zeros: attention by whole blocks reads the unfilled part too, weighed with nothing.
+    return torch.zeros(shape, dtype=states.dtype, device=states.device)

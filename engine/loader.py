@@ -6,15 +6,25 @@ safetensors only, and no code of a checkpoint is ever run.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from engine.chat import Chat
-from engine.core import EngineError
+from engine.core import (
+    EngineError,
+    IsCancelled,
+    OnProgress,
+    ignore_progress,
+    never_cancelled,
+)
+from engine.int8.model import MODEL_TYPES, can_run_int8, load_int8_model
 from engine.runner import EagerRunner, Runner
 
 
@@ -28,7 +38,6 @@ class LoadedModel:
         chat: encodes its prompts.
         tokenizer: the bare `tokenizers.Tokenizer`.
         end_tokens: ids that end an answer.
-        vocabulary: size of the tokenizer, to tell whether two models share it.
     """
 
     name: str
@@ -38,59 +47,97 @@ class LoadedModel:
     end_tokens: frozenset[int]
 
 
-def load_model(name: str, folder: Path, device: str | None, dtype: str | None) -> LoadedModel:
+def load_model(
+    name: str,
+    folder: Path,
+    device: str | None,
+    dtype: str | None,
+    on_progress: OnProgress = ignore_progress,
+    is_cancelled: IsCancelled = never_cancelled,
+) -> LoadedModel:
     """Load the model in `folder`.
 
     Args:
         name: what to call it.
         folder: Hugging Face layout with safetensors.
         device: `cpu`, `cuda`, `mps`, ...; None picks CUDA, then MPS, then the CPU.
-        dtype: `float32`, `bfloat16`, `float16`; None is float32 on the CPU, where it is
-            fastest and exact enough that drafts do not change the text, else bfloat16.
+        dtype: `int8` (CPU only), `float32`, `bfloat16`, `float16`; None is int8 on a CPU
+            that can run it, float32 on another, bfloat16 elsewhere.
+        on_progress: told about the conversion to int8, which is made once.
+        is_cancelled: asked during that.
 
     Raises:
-        EngineError: `unsupported_model` or `out_of_memory`.
+        EngineError: `unsupported_model`, `out_of_memory`, `disk_full`, `invalid_request`.
+        Cancelled: `is_cancelled` answered True.
     """
-    chosen_device = torch.device(device or best_device())
-    chosen_dtype = _dtype(dtype, chosen_device)
-    try:
+    _use_all_cores()
+    chosen = torch.device(device or best_device())
+    with _loading_errors(name, chosen):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-        model = AutoModelForCausalLM.from_pretrained(
-            folder,
-            config=config,
-            dtype=chosen_dtype,
-            use_safetensors=True,
-            trust_remote_code=False,
-            attn_implementation="sdpa",
-            low_cpu_mem_usage=True,
-        )
-        model.to(chosen_device)  # pyright: ignore[reportArgumentType]
-    except torch.OutOfMemoryError as error:
-        raise EngineError(
-            "out_of_memory",
-            f"{name} does not fit into the memory of {chosen_device}; take a smaller model "
-            "or free some memory.",
-        ) from error
-    except (ValueError, OSError, KeyError, ImportError) as error:
-        raise EngineError(
-            "unsupported_model", f"{name} could not be loaded: {_first_line(error)}"
-        ) from error
+        window = int(getattr(config.get_text_config(), "max_position_embeddings", 4096))
+        if _wants_int8(config, chosen, dtype):
+            model = load_int8_model(folder, config, on_progress, is_cancelled)
+            runner = EagerRunner(model, window, "cpu-int8", "int8")
+        else:
+            model = _load_float(folder, config, chosen, _dtype(dtype, chosen))
+            runner = EagerRunner(model, window)
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise EngineError(
             "unsupported_model",
             f"{name} has no fast tokenizer (tokenizer.json), which redraft needs.",
         )
-    _use_all_cores()
-    window = int(getattr(config.get_text_config(), "max_position_embeddings", 4096))
     return LoadedModel(
         name=name,
-        runner=EagerRunner(model, max_context=window),
+        runner=runner,
         chat=Chat(tokenizer),
         tokenizer=backend,
         end_tokens=_end_tokens(model, tokenizer),
     )
+
+
+def _load_float(folder: Path, config: Any, device: torch.device, dtype: torch.dtype) -> Any:
+    model = AutoModelForCausalLM.from_pretrained(
+        folder,
+        config=config,
+        dtype=dtype,
+        use_safetensors=True,
+        trust_remote_code=False,
+        attn_implementation="sdpa",
+    )
+    return model.to(device)  # pyright: ignore[reportArgumentType]
+
+
+def _wants_int8(config: Any, device: torch.device, dtype: str | None) -> bool:
+    if dtype not in (None, "int8"):
+        return False
+    if device.type == "cpu" and can_run_int8(config):
+        return True
+    if dtype == "int8":
+        raise EngineError(
+            "invalid_request",
+            f"int8 runs only on x86 CPUs and for the architectures {', '.join(MODEL_TYPES)}; "
+            "leave the dtype out to get what suits this machine.",
+        )
+    return False
+
+
+@contextmanager
+def _loading_errors(name: str, device: torch.device) -> Iterator[None]:
+    """Turn what transformers and torch raise while loading into errors for people."""
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        raise EngineError(
+            "out_of_memory",
+            f"{name} does not fit into the memory of {device}; take a smaller model "
+            "or free some memory.",
+        ) from error
+    except (ValueError, OSError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
+        raise EngineError(
+            "unsupported_model", f"{name} could not be loaded: {_first_line(error)}"
+        ) from error
 
 
 def best_device() -> str:

@@ -47,16 +47,24 @@ class Runner(Protocol):
 
 
 class EagerRunner:
-    """Plain transformers forward passes."""
+    """Plain transformers forward passes.
 
-    name = "eager"
+    Args:
+        model: a transformers causal LM with ordinary attention.
+        max_context: most tokens that a sequence can hold.
+        name, dtype: what the statistics call it, where that is not plain eager.
+    """
 
-    def __init__(self, model: Any, max_context: int) -> None:
+    def __init__(
+        self, model: Any, max_context: int, name: str = "eager", dtype: str | None = None
+    ) -> None:
         self._model = model.eval()
-        self.device = str(model.device)
-        self.dtype = str(model.dtype).removeprefix("torch.")
+        self._device = next(model.parameters()).device
+        self.name = name
+        self.device = str(self._device)
+        self.dtype = dtype or str(model.dtype).removeprefix("torch.")
         self.max_context = max_context
-        on_cpu = model.device.type == "cpu"
+        on_cpu = self._device.type == "cpu"
         # On a CPU every row of a pass costs time; a GPU reads the weights once for many.
         self.prefill_chunk = 64 if on_cpu else 512
         self.max_draft = 16 if on_cpu else 64
@@ -85,7 +93,7 @@ class EagerRunner:
 
     @torch.inference_mode()
     def _forward(self, cache: KVCache, tokens: Sequence[int], logits_to_keep: int) -> torch.Tensor:
-        ids = torch.tensor([list(tokens)], device=self._model.device)
+        ids = torch.tensor([list(tokens)], device=self._device)
         positions = torch.arange(cache.length, cache.length + len(tokens), device=ids.device)
         output = self._model(
             input_ids=ids,

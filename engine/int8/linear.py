@@ -1,0 +1,75 @@
+"""Linear layers in int8: weights with a scale for each output channel, activations with a
+scale for each row.
+
+Integer sums are exact in any order and the scale of a row depends on that row alone, so a
+row's result is the same in a pass of one row and in a pass of sixteen. The matrix product
+is torch's own FBGEMM kernel, whose cost grows slowly with the number of rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+GRID = 127
+"""Activations are rounded to -127..127."""
+
+ZERO_POINT = 128
+
+
+class Int8Linear(nn.Module):
+    """`y = x W^T + b` with an int8 weight.
+
+    Args:
+        weight: int8 `[out, in]`.
+        scale: float32 `[out]`; the weight stands for `weight * scale[:, None]`.
+        bias: float32 `[out]`, or None.
+    """
+
+    def __init__(
+        self, weight: torch.Tensor, scale: torch.Tensor, bias: torch.Tensor | None
+    ) -> None:
+        super().__init__()
+        self.out_features, self.in_features = weight.shape
+        self.bias_row = bias
+        self._packed = pack(weight, scale)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Map float32 `[..., in]` to `[..., out]`."""
+        # A row of zeros has no largest value; any scale will do for it.
+        scale = x.abs().amax(dim=-1, keepdim=True).clamp_min_(1e-20)
+        y = _linear(x / scale, 1.0 / GRID, ZERO_POINT, self._packed)
+        y.mul_(scale)
+        return y if self.bias_row is None else y.add_(self.bias_row)
+
+
+def quantise(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return int8 `[out, in]` and scales `[out]` of a float weight `[out, in]`."""
+    weight = weight.float()
+    scale = (weight.abs().amax(dim=1) / 127.0).clamp_min_(1e-20)
+    return (weight / scale[:, None]).round_().clamp_(-127, 127).to(torch.int8), scale
+
+
+def pack(weight: torch.Tensor, scale: torch.Tensor) -> Any:
+    """Return the weight in the kernel's own layout (a copy)."""
+    zero_points = torch.zeros(len(scale), dtype=torch.long)
+    quantised = torch._make_per_channel_quantized_tensor(  # type: ignore[attr-defined]
+        weight, scale.double(), zero_points, 0
+    )
+    return torch.ops.quantized.linear_prepack(quantised, None)
+
+
+def is_supported() -> bool:
+    """Return whether this torch has the FBGEMM kernels, and select them."""
+    if "fbgemm" not in torch.backends.quantized.supported_engines:
+        return False
+    torch.backends.quantized.engine = "fbgemm"
+    return True
+
+
+def _linear(x: torch.Tensor, scale: float, zero_point: int, packed: Any) -> torch.Tensor:
+    return torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
+        x, scale, zero_point, packed
+    )
