@@ -74,7 +74,15 @@ def snapshot_on_disk(model: str) -> Path | None:
     if _unfinished(model).exists():
         return None
     try:
-        folder = Path(snapshot_download(model, local_files_only=True))
+        # With the same patterns as the fetch: it checks itself that none of these files lacks.
+        folder = Path(
+            snapshot_download(
+                model,
+                local_files_only=True,
+                allow_patterns=list(WANTED),
+                ignore_patterns=list(UNWANTED),
+            )
+        )
         check_folder(folder)
     except (LocalEntryNotFoundError, EngineError, ValueError, OSError):
         return None

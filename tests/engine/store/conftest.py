@@ -164,6 +164,8 @@ def hub(monkeypatch) -> Iterator[Hub]:
             else:
                 self.send_response(200)
             self.send_header("Content-Length", str(len(content) - start))
+            self.send_header("ETag", f'"{hashlib.sha1(content).hexdigest()}"')
+            self.send_header("X-Repo-Commit", "0123456789abcdef0123456789abcdef01234567")
             self.end_headers()
             if not send_body:
                 return

@@ -11,6 +11,7 @@ import pytest
 import torch
 from gguf import GGMLQuantizationType
 from safetensors.torch import load_file
+from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from engine.core import Cancelled, EngineError, Progress
@@ -167,3 +168,17 @@ def test_llama3_divisors_keep_fast_turns_and_divide_slow_ones():
     assert divisors[0] == 1.0
     assert divisors[-1] == 8.0
     assert np.all(np.diff(divisors) >= 0)
+
+
+def test_a_byte_level_tokenizer_of_a_llama_keeps_its_bytes(tmp_path):
+    run(tiny.write_gguf(tiny.llama(), tmp_path / "tiny.gguf"), tmp_path / "out")
+    ours = AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert ours.decode(ours.encode(CODE)) == CODE
+    assert tiny.TOKENS.index("return") in ours.encode(CODE)
+
+
+def test_the_tokenizer_file_does_not_normalise_unicode(tmp_path):
+    run(tiny.write_gguf(tiny.qwen2(), tmp_path / "tiny.gguf"), tmp_path / "out")
+    raw = Tokenizer.from_file(str(tmp_path / "out" / "tokenizer.json"))
+    text = "e\u0301 \u00e9 \u212b"
+    assert raw.decode(raw.encode(text).ids) == text
