@@ -22,9 +22,8 @@ from lsp_server.engine_client import (
 )
 from tests.engine.server.conftest import runtime, shared_engine  # noqa: F401
 from tests.engine.server.process import (
-    ROOT,
     body,
-    fake_command,
+    engine_of_our_own,
     metric,
     running_engine,
     wait_until,
@@ -39,12 +38,8 @@ DIED = (
 
 @pytest.fixture
 def on_demand(runtime, monkeypatch):  # noqa: F811
-    """Our own engine is the fake one; whatever was started is ended."""
-    monkeypatch.setenv("REDRAFT_RUNTIME_DIR", str(runtime))
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setattr(engine_process, "ENGINE_COMMAND", tuple(fake_command()))
-    yield runtime
-    asyncio.run(engine_process.stop_engine())
+    with engine_of_our_own(runtime, monkeypatch) as folder:
+        yield folder
 
 
 async def events_of(client: EngineClient, request) -> list:

@@ -18,17 +18,19 @@ from lsp_server.core import Progress, RewriteError
 from lsp_server.engine_files import find_record
 from lsp_server.engine_process import ensure_engine, stop_engine
 from tests.engine.server.conftest import runtime  # noqa: F401
-from tests.engine.server.process import ROOT, fake_command, running_engine, wait_until
+from tests.engine.server.process import (
+    ROOT,
+    engine_of_our_own,
+    fake_command,
+    running_engine,
+    wait_until,
+)
 
 
 @pytest.fixture
 def our_engine(runtime, monkeypatch):  # noqa: F811
-    """A place for an engine of ours, which is the fake one and is ended afterwards."""
-    monkeypatch.setenv("REDRAFT_RUNTIME_DIR", str(runtime))
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setattr(engine_process, "ENGINE_COMMAND", tuple(fake_command()))
-    yield runtime
-    asyncio.run(stop_engine())
+    with engine_of_our_own(runtime, monkeypatch) as folder:
+        yield folder
 
 
 class Heard(list):

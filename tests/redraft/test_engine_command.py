@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
 
 import pytest
 
-from lsp_server import engine_process
 from redraft.cli import main
 from tests.engine.server.conftest import runtime  # noqa: F401
-from tests.engine.server.process import ROOT, fake_command, running_engine
+from tests.engine.server.process import engine_of_our_own, running_engine
 
 
 @pytest.fixture
 def our_engine(runtime, monkeypatch):  # noqa: F811
-    monkeypatch.setenv("REDRAFT_RUNTIME_DIR", str(runtime))
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setattr(engine_process, "ENGINE_COMMAND", tuple(fake_command()))
-    yield runtime
-    asyncio.run(engine_process.stop_engine())
+    with engine_of_our_own(runtime, monkeypatch) as folder:
+        yield folder
 
 
 def test_start_status_and_stop_tell_what_is(our_engine, capsys):

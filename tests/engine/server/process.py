@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+
+from lsp_server import engine_process
 
 ROOT = Path(__file__).resolve().parents[3]
 SECONDS = 20.0
@@ -102,6 +105,30 @@ def running_engine(runtime: Path, *options: str) -> Iterator[EngineProcess]:
         yield engine.ready()
     finally:
         engine.end()
+
+
+@contextlib.contextmanager
+def engine_of_our_own(runtime: Path, monkeypatch) -> Iterator[Path]:
+    """Make the fake engine the one that is started on demand; nothing that was started stays."""
+    monkeypatch.setenv("REDRAFT_RUNTIME_DIR", str(runtime))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    # Should a test lose one all the same, it ends by itself.
+    command = tuple(fake_command("--idle-seconds", "20"))
+    monkeypatch.setattr(engine_process, "ENGINE_COMMAND", command)
+    real_start = engine_process._start
+    started = []
+
+    def recorded_start(*arguments):
+        started.append(real_start(*arguments))
+        return started[-1]
+
+    monkeypatch.setattr(engine_process, "_start", recorded_start)
+    yield runtime
+    asyncio.run(engine_process.stop_engine())
+    for starting in started:
+        # One that lost the race for the lock may come to it only now.
+        starting.process.kill()
+        wait_until(lambda one=starting: one.process.poll() is not None, "its end")
 
 
 def body(*steps: list, stream: bool = False, **keys: Any) -> dict[str, Any]:
