@@ -72,7 +72,9 @@ def _chain(node: Node, rules: SpanRules) -> list[Node]:
     """Return the nodes from `node` down to the definition that it wraps; [] for none."""
     if _is_core(node, rules):
         return [node]
-    if node.type in rules.links:
+    if node.type in rules.links or (
+        node.type in rules.receiverless and node.child_by_field_name("receiver") is not None
+    ):
         return []
     chain = [node]
     while len(chain) < _LONGEST_CHAIN:

@@ -155,8 +155,7 @@ def _before_swallowed(tree: SyntaxTree, found: Definition, last: int) -> int:
     first = found.core.start_byte
     start = line_start(data, first)
     indent = len(data[start:first]) - len(data[start:first].lstrip(_BLANK))
-    end = line_end(data, _end_of_head(found.core))
-    byte = end
+    head = byte = line_end(data, _end_of_head(found.core))
     while byte < last:
         line = byte + (2 if data[byte : byte + 2] == b"\r\n" else 1)
         byte = line_end(data, line)
@@ -165,10 +164,10 @@ def _before_swallowed(tree: SyntaxTree, found: Definition, last: int) -> int:
         if not text.strip(_WHITE):
             continue
         if margin <= indent and not _GOES_ON.match(text, margin):
-            if not _tells_nothing(tree, line + margin):
-                return min(last, end)
-            continue
-        end = line + len(text.rstrip(_WHITE))
+            if _tells_nothing(tree, line + margin):
+                continue
+            next_begins = _with_comments_above(tree, line + margin)
+            return min(last, max(head, len(data[:next_begins].rstrip(_WHITE))))
     return last
 
 

@@ -24,6 +24,7 @@ class SpanRules:
             bare name is the only child of that kind (two are two definitions, each its own).
         links: kinds of `steps` that carry a chain on but do not begin one.
         bodied: kinds of `functions` and `classes` that count only with a `body` field.
+        receiverless: kinds of `steps` that count only without a `receiver` field.
         attributes: siblings in front of a definition that belong to it.
         scopes: kinds that are no spans but lend their name to what is inside, with the
             step to the name.
@@ -36,6 +37,7 @@ class SpanRules:
     steps: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     links: frozenset[str] = frozenset()
     bodied: frozenset[str] = frozenset()
+    receiverless: frozenset[str] = frozenset()
     attributes: frozenset[str] = frozenset()
     scopes: Mapping[str, str] = field(default_factory=dict)
 
@@ -205,6 +207,7 @@ _RUBY = SpanRules(
         "argument_list": ("method", "singleton_method"),
     },
     links=_kinds("argument_list"),
+    receiverless=_kinds("call"),  # `private def f`, not `a.b(def f)`
 )
 
 _PHP = SpanRules(

@@ -127,20 +127,18 @@ def _innermost(
     tree: SyntaxTree, language: str, rules: SpanRules, byte: int
 ) -> tuple[Span | None, tuple[int, int] | None]:
     """Return the best span at a byte, and a broken definition that may hide a better one."""
-    data = tree.data
-    best: tuple[bool, int, Definition] | None = None
+    best: tuple[int, int, Definition] | None = None
     broken: tuple[int, int] | None = None
     for point in _points(tree, rules, byte):
         for found in _definitions_at(tree, language, point):
             start, end = definition_bounds(tree, found, rules)
             if start <= byte <= end:
-                beside = byte == end and byte < line_end(data, byte)
-                rank = (beside, end - start)
-                if best is None or rank < best[:2]:
-                    best = (*rank, found)
+                beside = byte == end < line_end(tree.data, byte)
+                if best is None or (best[0] <= start and end <= best[1] and not beside):
+                    best = start, end, found
                 break
             if broken is None and end < byte <= found.outer.end_byte:
-                broken = (start, end)
+                broken = start, end
     return _span(tree, best[2], rules) if best else None, broken
 
 

@@ -10,6 +10,7 @@ from lsp_server.syntax import SyntaxTree, parse
 
 _MOST_MESSAGES = 5
 _MOST_LOOKED_AT = 100
+_LONGEST_COMPARED = 200  # bytes; errors can lie in one another, each nearly the whole text
 _LONGEST_TOKEN = 30
 _CLOSES = {")": "(", "]": "[", "}": "{"}
 
@@ -66,9 +67,14 @@ def _added(
     old: SyntaxTree, old_nodes: list[Node], new: SyntaxTree, new_nodes: list[Node]
 ) -> list[Node]:
     """Return the nodes whose kind and text are not among the old ones; never an empty list."""
-    known = {(node.type, old.text_of(node)) for node in old_nodes}
-    added = [node for node in new_nodes if (node.type, new.text_of(node)) not in known]
+    known = {_kind_and_text(old, node) for node in old_nodes}
+    added = [node for node in new_nodes if _kind_and_text(new, node) not in known]
     return added or new_nodes[len(old_nodes) :]
+
+
+def _kind_and_text(tree: SyntaxTree, node: Node) -> tuple[str, int, bytes]:
+    start, end = node.start_byte, node.end_byte
+    return node.type, end - start, tree.data[start : min(end, start + _LONGEST_COMPARED)]
 
 
 def _message(text: str, tree: SyntaxTree, node: Node, span_start: int) -> str:

@@ -1,7 +1,16 @@
 from __future__ import annotations
 
+import ast
+import dataclasses
+import functools
+import inspect
+import itertools
+import re
+import textwrap
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import given, settings
@@ -10,18 +19,21 @@ from hypothesis import strategies as st
 from lsp_server.core import RewriteError, Span
 from lsp_server.languages import LANGUAGES, grammar
 from lsp_server.span_rules import RULES
-from lsp_server.spans import span_at, span_of_range, spans_named
+from lsp_server.spans import span_at, spans_named
+from lsp_server.syntax import parse
 
 IDS = [language.id for language in LANGUAGES]
 FIXTURES = Path(__file__).parent / "fixtures" / "spans"
-SAMPLES = {
-    language: "".join(
-        line
-        for line in (FIXTURES / f"{language}.txt").read_text(encoding="utf-8").splitlines(True)
-        if not line.startswith("=== ")
-    ).translate({ord(mark): None for mark in "‸⟦⟧"})
-    for language in IDS
-}
+
+
+def read_samples(language: str) -> list[str]:
+    """Return the texts of a language's cases, without their marks."""
+    text = (FIXTURES / f"{language}.txt").read_text(encoding="utf-8")
+    text = text.translate({ord(mark): None for mark in "‸⟦⟧"})
+    return re.split(r"^=== .*\n", text, flags=re.MULTILINE)[1:]
+
+
+SAMPLES = {language: read_samples(language) for language in IDS}
 
 
 def texts(document: str, language: str, name: str) -> list[str]:
@@ -207,6 +219,7 @@ class TestSpanAt:
              "  void a() {\n    if (x) {\n    }"),
             ("kotlin", "class A {\n  fun a() {\n    if (x) {\n    ‸}\n\n  fun b() {\n  }\n}\n",
              "  fun a() {\n    if (x) {\n    }"),
+            ("c", "int a() {\n  y(‸;\n\n/* b\n * c\n */\nint b() {\n}\n", "int a() {\n  y(;"),
             ("cpp", "namespace N {\nvoid a() {\n  if (x) {\n    ‸}\n\nint b() {\n}\n}\n",
              "void a() {\n  if (x) {\n    }"),
         ],
@@ -267,13 +280,15 @@ def check(document: str, language: str, offset: int) -> None:
     again = span_at(document, language, span.start)
     assert again is not None
     assert again.start <= span.start
+    if parse(document, language).last_error_end >= 0:
+        return  # where a definition ends is a guess then
     assert again.end >= span.end
 
 
 @st.composite
 def mangled(draw: st.DrawFn) -> tuple[str, str, int]:
     language = draw(st.sampled_from(IDS))
-    text = SAMPLES[language]
+    text = "".join(SAMPLES[language])
     for _ in range(draw(st.integers(1, 4))):
         start = draw(st.integers(0, len(text)))
         end = min(len(text), start + draw(st.integers(0, 300)))
@@ -294,6 +309,12 @@ def mangled(draw: st.DrawFn) -> tuple[str, str, int]:
 
 
 class TestAnyText:
+    @pytest.mark.parametrize("language", IDS)
+    def test_every_place_in_the_samples_gives_a_sound_span(self, language: str) -> None:
+        for document in SAMPLES[language]:
+            for offset in range(0, len(document) + 1, 2):
+                check(document, language, offset)
+
     @given(st.sampled_from(IDS), st.text(max_size=200), st.integers(0, 200))
     @settings(max_examples=150, deadline=None)
     def test_random_text_gives_sound_spans(self, language: str, text: str, offset: int) -> None:
@@ -316,54 +337,43 @@ class TestAnyText:
         assert [span.start for span in spans] == sorted(span.start for span in spans)
 
 
-class TestSpanOfRange:
+def statements(
+    node: ast.AST, owner: ast.stmt | None = None
+) -> Iterator[tuple[ast.stmt, ast.stmt | None]]:
+    """Yield the simple statements and the function or class that each is in."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield from statements(child, child)
+            continue
+        named = isinstance(child, ast.Assign) and isinstance(child.value, ast.Lambda)
+        if isinstance(child, ast.stmt) and not named:
+            yield child, owner
+        yield from statements(child, owner)
+
+
+class TestBesidePythonsOwnParser:
     @pytest.mark.parametrize(
-        ("text", "start", "end", "expected"),
-        [
-            ("a\nbcd\ne\n", 3, 4, "bcd"),
-            ("a\nbcd\ne\n", 2, 6, "bcd"),
-            ("a\nbcd\ne\n", 3, 3, "bcd"),
-            ("a\nbcd\ne\n", 0, 2, "a"),
-            ("a\nbcd\ne\n", 4, 1, "a\nbcd"),
-            ("a\r\nbcd\r\ne\r\n", 4, 8, "bcd"),
-            ("a\r\nbcd\r\ne\r\n", 3, 7, "bcd"),
-            ("a\rbcd\re", 2, 6, "bcd"),
-            ("a\n\n  b\n \n\nc", 1, 9, "a\n\n  b"),
-            ("a\n\n  b\n \n\nc", 2, 10, "  b"),
-            ("\ta\n\tb", 1, 99, "\ta\n\tb"),
-            ("x\u2028y\nz", 0, 1, "x\u2028y"),
-            ("a\nb", -4, 1, "a"),
-        ],
+        "module", [ast, dataclasses, functools, textwrap], ids=lambda module: module.__name__
     )
-    def test_a_range_is_widened_to_whole_lines(
-        self, text: str, start: int, end: int, expected: str
+    def test_every_statement_of_a_module_is_in_the_right_definition(
+        self, module: ModuleType
     ) -> None:
-        span = span_of_range(text, start, end)
-        assert text[span.start : span.end] == expected
-        assert span.kind == "selection"
-
-    @pytest.mark.parametrize(("text", "start", "end"), [("", 0, 0), ("a\n \t\n\nb", 2, 5)])
-    def test_only_white_space_is_refused(self, text: str, start: int, end: int) -> None:
-        with pytest.raises(RewriteError) as error:
-            span_of_range(text, start, end)
-        assert error.value.code == "empty_selection"
-
-    @given(st.text("ab \t\r\n", max_size=30), st.integers(0, 30), st.integers(0, 30))
-    @settings(max_examples=300, deadline=None)
-    def test_the_lines_are_whole_and_hold_the_selected_text(
-        self, text: str, start: int, end: int
-    ) -> None:
-        start, end = sorted((min(start, len(text)), min(end, len(text))))
-        try:
-            span = span_of_range(text, start, end)
-        except RewriteError:
-            assert not text[start:end].strip()
-            return
-        assert span.start == 0 or text[span.start - 1] in "\r\n"
-        assert span.end == len(text) or text[span.end] in "\r\n"
-        lines = text[span.start : span.end].replace("\r", "\n").split("\n")
-        assert lines[0].strip()
-        assert lines[-1].strip()
-        outside = text[start : max(start, span.start)] + text[min(end, span.end) : end]
-        assert not outside.strip()
-        assert span_of_range(text, span.start, span.end) == span
+        text = inspect.getsource(module)
+        lines = text.splitlines(keepends=True)
+        starts = [0, *itertools.accumulate(map(len, lines))]
+        checked = 0
+        for statement, owner in statements(ast.parse(text)):
+            span = span_at(text, "python", starts[statement.lineno - 1] + statement.col_offset)
+            if owner is None:
+                assert span is None, f"line {statement.lineno}"
+                continue
+            assert isinstance(owner, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+            assert span is not None
+            assert span.name == owner.name
+            first = min([owner.lineno, *(item.lineno for item in owner.decorator_list)])
+            above = text[span.start : starts[first - 1]]
+            below = text[starts[owner.end_lineno or 0] : span.end]
+            assert span.end >= starts[owner.end_lineno or 0] - 1
+            assert all(line.strip()[:1] in ("", "#") for line in (above + below).splitlines())
+            checked += 1
+        assert checked > 100
