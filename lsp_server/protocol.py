@@ -137,8 +137,9 @@ class RedraftProtocol(LanguageServerProtocol):
     def _refuse(self, msg_id: str | int | None, code: int, message: str) -> None:
         if msg_id is None and code == INVALID_PARAMS:
             return  # a notification: nobody waits
-        error = types.ResponseError(code=code, message=message)
-        self._send_data(types.ResponseErrorMessage(id=msg_id, error=error))
+        # As a dictionary, since the converter would leave out an id that is null.
+        error = {"code": code, "message": message}
+        self._send_data({"jsonrpc": self.VERSION, "id": msg_id, "error": error})
 
     def handle_message(self, message: Any) -> None:
         """Hand a message on, unless the life cycle forbids it."""

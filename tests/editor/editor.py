@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import sys
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from lsprotocol import types
+from pygls.exceptions import JsonRpcException
 from pygls.lsp.client import LanguageClient as PyglsClient
 from pygls.protocol import JsonRPCNotification, JsonRPCResponseMessage, default_converter
 from pytest_lsp import LanguageClient
@@ -343,6 +346,31 @@ class Editor:
         self._pending.add(task)
         task.add_done_callback(self._pending.discard)
         return msg_id, task
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send something that need not be a message at all."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(data)
+
+    def _send(self, message: dict[str, Any]) -> None:
+        body = json.dumps({"jsonrpc": "2.0", **message}).encode()
+        self.send_bytes(b"Content-Length: %d\r\n\r\n" % len(body) + body)
+
+    async def send_raw(self, message: dict[str, Any]) -> JsonRpcException | None:
+        """Send a request that no client would make, and return the error that it gets."""
+        msg_id = f"raw-{os.urandom(4).hex()}"
+        answer: Future[Any] = Future()
+        self.lsp.protocol._request_futures[msg_id] = answer
+        self._send({"id": msg_id, **message})
+        try:
+            await asyncio.wait_for(asyncio.wrap_future(answer), WAIT_SECONDS)
+        except JsonRpcException as error:
+            return error
+        return None
+
+    def send_raw_notification(self, method: str, params: Any) -> None:
+        """Send a notification that no client would make."""
+        self._send({"method": method, "params": params})
 
     async def request(self, method: str, params: Any) -> Any:
         _, task = self.ask(method, params)

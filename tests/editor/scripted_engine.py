@@ -96,12 +96,14 @@ class ScriptedEngine:
             self._server.close()
 
     def reset(self) -> None:
-        """Forget all requests and scripts; nothing may be open."""
-        assert not self._open, "a generation is still open"
-        assert not self._scripts, "a script was never asked for"
+        """Forget all requests and scripts; nothing may be open or left."""
+        left, opened = len(self._scripts), len(self._open)
+        self._scripts.clear()
         self.requests.clear()
         self.disconnects = 0
         self._released.clear()
+        assert opened == 0, "a generation is still open"
+        assert left == 0, "a script was never asked for"
 
     async def wait_for_requests(self, count: int) -> dict[str, Any]:
         """Wait for the n-th generation and return its body."""
