@@ -26,9 +26,7 @@ from lsp_server.spans import span_of_range
         ("a\nb", -4, 1, "a"),
     ],
 )
-def test_a_range_is_widened_to_whole_lines(
-    text: str, start: int, end: int, expected: str
-) -> None:
+def test_a_range_is_widened_to_whole_lines(text: str, start: int, end: int, expected: str) -> None:
     span = span_of_range(text, start, end)
     assert text[span.start : span.end] == expected
     assert span.kind == "selection"
@@ -42,7 +40,6 @@ def test_only_white_space_is_refused(text: str, start: int, end: int) -> None:
 
 
 @given(st.text("ab \t\r\n", max_size=30), st.integers(0, 30), st.integers(0, 30))
-
 @settings(max_examples=300, deadline=None)
 def test_the_lines_are_whole_and_hold_the_selected_text(text: str, start: int, end: int) -> None:
     start, end = sorted((min(start, len(text)), min(end, len(text))))

@@ -277,11 +277,11 @@ def check(document: str, language: str, offset: int) -> None:
     assert 0 <= span.start <= offset <= span.end <= len(document)
     assert span.kind in ("function", "class")
     assert document[span.start : span.end].strip()
+    if parse(document, language).last_error_end >= 0:
+        return  # where a definition ends is a guess then
     again = span_at(document, language, span.start)
     assert again is not None
     assert again.start <= span.start
-    if parse(document, language).last_error_end >= 0:
-        return  # where a definition ends is a guess then
     assert again.end >= span.end
 
 
