@@ -42,6 +42,6 @@ def set_up_logging(level: str) -> None:
     handler.setFormatter(SafeFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger(_OURS).setLevel(level.upper())
-    # At INFO pygls logs every body, and the formatting alone would cost time.
-    logging.getLogger("pygls").setLevel(logging.WARNING)
+    # At INFO pygls logs every body; at WARNING every cancel that comes too late.
+    logging.getLogger("pygls").setLevel(logging.ERROR)
     logging.getLogger("httpx").setLevel(logging.WARNING)

@@ -13,7 +13,7 @@ import threading
 from lsp_server.log import set_up_logging
 
 # From the moment that the end is decided; after it the process ends whatever it does.
-LAST_SECONDS = 1.5
+LAST_SECONDS = 1.2
 
 
 def main(arguments: list[str] | None = None) -> int:

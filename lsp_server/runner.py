@@ -12,6 +12,7 @@ import asyncio
 import logging
 import time
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -167,6 +168,8 @@ def _settle(server: RedraftServer, running: Running, task: asyncio.Task[RewriteR
         finish_running(server, running)
         return
     job.hunks = result.hunks
+    # In review for hours, perhaps: what is still needed of the text is in `old_text`.
+    job.request = replace(job.request, text="")
     drop_jobs(server, server.session.jobs.move(job, JobState.REVIEW))
     running.sender.finish(job.hunks)
     if job.apply:

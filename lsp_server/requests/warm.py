@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lsp_server.core import RewriteError, RewriteRequest
@@ -35,10 +36,20 @@ def warm(server: RedraftServer, params: Any) -> asyncio.Future[dict[str, Any]]:
         server.session.warming.cancel()
     task = server.spawn(_warm(server, request))
     server.session.warming = task
-    return task
+    # Its own future, so that a call that is overtaken is answered and not cancelled.
+    outcome: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+    task.add_done_callback(partial(_answer, outcome))
+    outcome.add_done_callback(lambda o: task.cancel() if o.cancelled() else None)
+    return outcome
 
 
-async def _warm(server: RedraftServer, request: RewriteRequest) -> dict[str, Any]:
+def _answer(outcome: asyncio.Future[dict[str, Any]], task: asyncio.Task[bool]) -> None:
+    if not outcome.done():
+        warmed = not task.cancelled() and task.exception() is None and task.result()
+        outcome.set_result({"warmed": warmed})
+
+
+async def _warm(server: RedraftServer, request: RewriteRequest) -> bool:
     body = {**request_body(request, build_prompt(request)), "max_tokens": 0}
     try:
         async with aclosing(server.session.engine.generate(body)) as events:  # type: ignore[type-var]
@@ -47,5 +58,5 @@ async def _warm(server: RedraftServer, request: RewriteRequest) -> dict[str, Any
     except RewriteError as error:
         # Nobody asked for anything yet, so nobody is told; the rewrite itself will say it.
         logger.info("warming failed: %s", error.code)
-        return {"warmed": False}
-    return {"warmed": True}
+        return False
+    return True

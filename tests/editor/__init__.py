@@ -2,8 +2,8 @@
 
     async with ScriptedEngine(folder) as engine, Editor.started(VS_CODE, engine) as editor:
         engine.script(Text("def f():\n    return 2\n"))
-        await editor.open("a.py", "def f():\n    return 1\n")
-        result = await editor.rewrite("return 2", at=(0, 4))
+        editor.open("a.py", "def f():\n    return 1\n")
+        result = await editor.rewrite("return 2", (0, 4))
         await editor.accept(result["jobId"])
         assert editor.text == "def f():\n    return 2\n"
 

@@ -22,7 +22,7 @@ from pytest_lsp.client import register_lsp_features
 
 from tests.editor.clients import Client
 from tests.editor.scripted_engine import ScriptedEngine
-from tests.editor.text_model import Place, TextModel
+from tests.editor.text_model import Place, TextModel, from_units
 
 WAIT_SECONDS = 10.0
 SERVER = str(Path(sys.executable).with_name("redraft-lsp"))
@@ -196,6 +196,7 @@ class Editor:
         @self.lsp.feature("redraft/hunks")
         def hunks(params: dict[str, Any]) -> None:
             self.updates.append(params)
+            self._check_hunks(params)
             self._moved.set()
 
         @self.lsp.feature(types.WORKSPACE_APPLY_EDIT)
@@ -210,6 +211,23 @@ class Editor:
                 self._moved.set()
 
             feature[method] = noticing
+
+    def _check_hunks(self, update: dict[str, Any]) -> None:
+        """Hunks must fit the version that they name: places that exist, and their old text."""
+        buffer = self.buffers.get(update["uri"])
+        if buffer is None or update["version"] != buffer.version or update["span"] is None:
+            return
+        model, last = buffer.model, 0
+        try:
+            limits = [model.index(_tuple(update["span"][side])) for side in ("start", "end")]
+            for hunk in update["hunks"]:
+                start, end = (model.index(_tuple(hunk["range"][s])) for s in ("start", "end"))
+                assert max(last, limits[0]) <= start <= end <= limits[1], "out of place"
+                old = from_units(model.units[start:end], model.encoding)
+                assert old == hunk["oldText"], f"{old!r} is not {hunk['oldText']!r}"
+                last = end
+        except AssertionError as error:
+            self.problems.append(f"hunks: {error!r}")
 
     def _apply_edit(self, params: types.ApplyWorkspaceEditParams) -> types.ApplyWorkspaceEditResult:
         self.edits.append(params)
@@ -462,6 +480,10 @@ class Editor:
 
 def _place(position: types.Position) -> Place:
     return position.line, position.character
+
+
+def _tuple(position: dict[str, int]) -> Place:
+    return position["line"], position["character"]
 
 
 def _position(place: Place) -> types.Position:

@@ -157,9 +157,12 @@ class ScriptedEngine:
         self, body: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         default = (Text(body.get("redraft", {}).get("source", "")),)
-        steps = self._scripts.popleft() if self._scripts else default
-        if body.get("max_tokens") == 0:
-            steps = ()
+        # Warming has nothing to say; it uses up a script only to hang.
+        warming = body.get("max_tokens") == 0
+        if warming and not (self._scripts and self._scripts[0] == (Hang(),)):
+            steps: tuple[Step, ...] = ()
+        else:
+            steps = self._scripts.popleft() if self._scripts else default
         self.requests.append(body)
         self._open.add(writer)
         await self._note()

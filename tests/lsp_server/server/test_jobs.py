@@ -35,7 +35,7 @@ def _job(name: str, start: int = 0, end: int = 10, uri: str = "a") -> Job:
     return Job(name, uri, 1, request, span, start, "x" * (end - start))
 
 
-@pytest.mark.parametrize(("before", "after"), itertools.product(JobState, JobState))
+@pytest.mark.parametrize(("before", "after"), [*itertools.product(JobState, JobState)])
 def test_only_the_steps_of_the_table_are_taken(before: JobState, after: JobState) -> None:
     table, job = JobTable(), _job("j")
     table.add(job)

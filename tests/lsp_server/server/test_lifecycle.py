@@ -180,7 +180,7 @@ async def test_the_server_ends_when_the_process_of_its_client_is_gone() -> None:
         assert await editor.send_raw({"method": "initialize", "params": params}) is None
         client.kill()
         await client.wait()
-        assert await _ends(editor, 4) == 1
+        assert await _ends(editor, 10) == 1
 
 
 async def test_nothing_that_is_printed_can_reach_the_client() -> None:

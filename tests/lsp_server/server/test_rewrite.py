@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.editor.editor import Editor
@@ -244,6 +246,36 @@ async def test_warming_sends_the_prompt_with_no_tokens_to_write(
     assert engine.requests[0]["max_tokens"] == 0
     source_end = warm.index("return size") + len("return size")
     assert warm[:source_end] == real[:source_end]
+
+
+async def test_a_newer_warming_ends_the_older_one(editor: Editor, engine: ScriptedEngine) -> None:
+    editor.open("a.py", SOURCE)
+    engine.script(Hang())
+    _, first = editor.ask("redraft/warm", editor.where(editor.find("size")))
+    await engine.wait_for_requests(1)
+    second = await editor.request("redraft/warm", editor.where(editor.find("size")))
+    assert (await first, second) == ({"warmed": False}, {"warmed": True})
+    await engine.wait_for_disconnects(1)
+
+
+async def test_hunks_come_at_most_twenty_times_a_second_and_the_last_one_always(
+    editor: Editor, engine: ScriptedEngine
+) -> None:
+    lines = [f"    value_{n} = {n}" for n in range(400)]
+    answer = [line.replace("= ", "= 1 + ") if n % 3 == 0 else line for n, line in enumerate(lines)]
+    engine.script(Text("def f():\n"), *(Text(f"{line}\n") for line in answer))
+    editor.open("a.py", "\n".join(["def f():", *lines, ""]))
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    result = await editor.rewrite("add one to every third", (0, 0))
+    seconds = loop.time() - began
+    # Two more: the first comes at once, and the last does not wait.
+    assert len(editor.updates) <= seconds * 20 + 2
+    assert [u["done"] for u in editor.updates].count(True) == 1
+    assert editor.updates[-1]["hunks"] == result["hunks"]
+    assert len(result["hunks"]) == 134
+    await editor.accept(result["jobId"])
+    assert editor.text == "\n".join(["def f():", *answer, ""])
 
 
 async def test_status_lists_the_engine_and_the_jobs(editor: Editor, engine: ScriptedEngine) -> None:

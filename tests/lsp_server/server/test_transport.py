@@ -95,6 +95,7 @@ async def test_a_client_that_reads_nothing_is_given_up_and_never_blocks(
         writer.write(b"x" * 100_000)
     assert failures == [True]
     os.close(source)
+    writer.close()
     os.close(target)
 
 
