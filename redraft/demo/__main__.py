@@ -10,35 +10,22 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from pygls.exceptions import JsonRpcException
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from lsp_server.core import Hunk, HunksUpdate, Progress, RewriteError, Span
+from lsp_server.core import RewriteError, Span
 from lsp_server.languages import language_of
-from lsp_server.text.positions import LineIndex
 from redraft import render
 from redraft.demo.client import HeadlessEditor, ServerGone
+from redraft.demo.view import Run, View, table
 from redraft.files import SourceFile, read_source
 from redraft.target import Symbol, find_span
 
 _MODEL = "qwen2.5-coder-1.5b-instruct"
 _EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-
-
-class Run(NamedTuple):
-    """One rewrite as the editor saw it; times in seconds since the request."""
-
-    text: str
-    hunks: tuple[Hunk, ...]
-    stats: Mapping[str, Any]
-    seconds: float
-    first_hunk: float | None
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -109,7 +96,7 @@ async def _demo(
     options = {"model": args.model}
     if args.engine_url:
         options["engineUrl"] = args.engine_url
-    view = _View(console, source.text)
+    view = View(console, source.text)
     async with HeadlessEditor(view.event, options) as editor:
         try:
             code = await _both(console, editor, view, source, span, instruction)
@@ -128,7 +115,7 @@ async def _demo(
 async def _both(
     console: Console,
     editor: HeadlessEditor,
-    view: _View,
+    view: View,
     source: SourceFile,
     span: Span,
     instruction: str,
@@ -138,8 +125,7 @@ async def _both(
     editor.open(source.path, language, source.text)
     console.print("With drafts:", style="bold")
     drafted, job = await _run(editor, view, span, instruction, draft=True)
-    for row in render.diff_rows(source.text, LineIndex(source.text), drafted.hunks):
-        console.print(row, soft_wrap=True)
+    view.show_rest(drafted.hunks)
     console.print(Text(render.statistics_line(drafted.stats) + "\n"), soft_wrap=True)
     expected = source.text[: span.start] + drafted.text + source.text[span.end :]
     accepted = await editor.accept(job)
@@ -148,13 +134,14 @@ async def _both(
 
     editor.open(source.path, language, source.text)
     console.print("The same request without drafts, a token a pass:", style="bold")
+    view.prints_rows = False
     plain, job = await _run(editor, view, span, instruction, draft=False)
     console.print(Text(render.statistics_line(plain.stats) + "\n"), soft_wrap=True)
     await editor.reject(job)
     editor.close()
 
     same = drafted.text == plain.text
-    console.print(_table(drafted, plain))
+    console.print(table(drafted, plain))
     console.print(f"Identical text: {'yes' if same else 'NO'}")
     console.print(f"Edit applied to the editor's text: {'yes' if applied else 'NO'}")
     console.print(
@@ -168,7 +155,7 @@ async def _both(
 
 
 async def _run(
-    editor: HeadlessEditor, view: _View, span: Span, instruction: str, draft: bool
+    editor: HeadlessEditor, view: View, span: Span, instruction: str, draft: bool
 ) -> tuple[Run, str]:
     started = time.perf_counter()
     with view:
@@ -181,57 +168,6 @@ async def _run(
     stats = result.stats._asdict() if hasattr(result.stats, "_asdict") else {}
     waited = None if first is None else first - started
     return Run(result.text, editor.hunks_of(result), stats, seconds, waited), result.jobId
-
-
-class _View:
-    """Shows the events of the running rewrite; a context manager round each."""
-
-    def __init__(self, console: Console, text: str) -> None:
-        self._console = console
-        self._text = text
-        self._reporter: render.Reporter = render.LineReporter(console)
-        self.first_hunk_at: float | None = None
-
-    def __enter__(self) -> None:
-        self.first_hunk_at = None
-        if self._console.is_terminal:
-            self._reporter = render.LiveReporter(self._console, self._text)
-        self._reporter.__enter__()
-
-    def __exit__(self, *details: object) -> None:
-        self._reporter.__exit__(*details)
-
-    def event(self, event: Progress | HunksUpdate) -> None:
-        """Show one event."""
-        if isinstance(event, Progress):
-            self._reporter.progress(event)
-            return
-        if self.first_hunk_at is None:
-            self.first_hunk_at = time.perf_counter()
-        self._reporter.update(event)
-
-
-def _table(drafted: Run, plain: Run) -> Table:
-    table = Table("", "with drafts", "without", "ratio")
-    for name, key, form, better in (
-        ("tokens", "tokens", "{}", None),
-        ("prefill, seconds", "prefill_seconds", "{:.2f}", None),
-        ("decode, seconds", "decode_seconds", "{:.2f}", "less"),
-        ("tokens/s", "tokens_per_second", "{:.1f}", "more"),
-        ("passes", "passes", "{}", "less"),
-        ("tokens per pass", "tokens_per_pass", "{:.2f}", "more"),
-    ):
-        left, right = drafted.stats.get(key), plain.stats.get(key)
-        if left is None or right is None:
-            continue
-        ratio = ""
-        if better and left and right:
-            ratio = f"{(right / left) if better == 'less' else (left / right):.2f}x"
-        table.add_row(name, form.format(left), form.format(right), ratio)
-    first = ("-" if r.first_hunk is None else f"{r.first_hunk:.2f}" for r in (drafted, plain))
-    table.add_row("first hunk after, seconds", *first, "")
-    table.add_row("all, seconds", f"{drafted.seconds:.2f}", f"{plain.seconds:.2f}", "")
-    return table
 
 
 if __name__ == "__main__":

@@ -47,12 +47,15 @@ async def _demo(engine: ScriptedEngine, *arguments: str) -> tuple[int, str]:
 
 async def test_the_demo_shows_the_diff_applies_the_edit_and_compares(engine) -> None:
     before = EXAMPLE.read_bytes()
-    engine.script(Report("loading", 0.5), Text(_answer()))
+    answer = _answer()
+    engine.script(Report("loading", 0.5), Text(answer[:900]), Text(answer[900:]))
     engine.script(Text(_answer()))
     code, out = await _demo(engine)
     assert code == 0, out
     assert "loading the model 50%" in out
-    assert "+         if quantity < 0 or (quantity == 0" in out
+    assert out.count("+         if quantity < 0 or (quantity == 0") == 1
+    assert out.count("+         item.reserved = min(item.reserved, quantity)") == 0
+    assert out.count("+             item.reserved = min(item.reserved, quantity)") == 1
     assert "Identical text: yes" in out
     assert "Edit applied to the editor's text: yes" in out
     assert "tokens per pass" in out
