@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
+from tokenizers.normalizers import NFC, NFKC
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from engine.chat import Chat
@@ -88,6 +89,9 @@ def load_model(
             "unsupported_model",
             f"{name} has no fast tokenizer (tokenizer.json), which redraft needs.",
         )
+    # Some tokenizer classes compose characters (NFC), so a decomposed letter would come
+    # back composed: bytes of the user's text would change. Models know both forms.
+    backend.normalizer = without_composing(backend.normalizer)
     return LoadedModel(
         name=name,
         runner=runner,
@@ -147,6 +151,11 @@ def best_device() -> str:
     if torch.backends.mps.is_available():
         return "mps"
     return "cpu"
+
+
+def without_composing(normalizer: Any) -> Any:
+    """Return a tokenizer's normaliser, or None where it is a Unicode composition."""
+    return None if isinstance(normalizer, NFC | NFKC) else normalizer
 
 
 def _dtype(name: str | None, device: torch.device) -> torch.dtype:

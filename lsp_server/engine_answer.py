@@ -30,10 +30,14 @@ class EngineText(NamedTuple):
         text: the new part.
         copied: `(start, source_start, length)` in characters: this part of `text` is a
             verbatim copy of that part of the source.
+        tokens: tokens so far, or 0 where the server does not say.
+        seconds: seconds of decoding so far, or 0 likewise.
     """
 
     text: str
     copied: tuple[tuple[int, int, int], ...] = ()
+    tokens: int = 0
+    seconds: float = 0.0
 
 
 class EngineFinished(NamedTuple):
@@ -105,7 +109,14 @@ class AnswerReader:
             if self._first_at is None:
                 self._first_at = self._clock()
             self._texts += 1
-            events.append(EngineText(text, _copied(ours.get("copied"), len(text))))
+            events.append(
+                EngineText(
+                    text,
+                    _copied(ours.get("copied"), len(text)),
+                    int(_positive(ours.get("tokens"))),
+                    _positive(ours.get("seconds")),
+                )
+            )
         if isinstance(choice.get("finish_reason"), str):
             self.reason = choice["finish_reason"]
             self._ended_at = self._clock()
@@ -181,6 +192,13 @@ def _progress(value: Mapping[str, Any]) -> EngineProgress:
         float(fraction) if isinstance(fraction, int | float) else None,
         str(value.get("detail", "")),
     )
+
+
+def _positive(value: Any) -> float:
+    """A number that a server sent, or 0 where it is none or makes no sense."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0.0
+    return float(value) if 0 <= value < 1e12 else 0.0
 
 
 def _copied(value: Any, length: int) -> tuple[tuple[int, int, int], ...]:

@@ -11,7 +11,7 @@ import re
 from typing import NamedTuple
 
 from lsp_server.core import RewriteRequest
-from lsp_server.languages import fence_name
+from lsp_server.languages import language_info
 from lsp_server.text.line_ends import to_lf
 
 SYSTEM = (
@@ -42,7 +42,8 @@ def build_prompt(request: RewriteRequest) -> Prompt:
     """Return the prompt for `request`."""
     source = to_lf(request.text[request.span.start : request.span.end])
     fence = fence_for(source)
-    opening = f"{fence}{fence_name(request.language)}\n"
+    language = language_info(request.language)
+    opening = f"{fence}{language.fence if language else ''}\n"
     context = f"\n{request.context.strip()}\n" if request.context.strip() else ""
     question = (
         f"{opening}{source}\n{fence}\n\n"

@@ -21,7 +21,7 @@ from lsp_server.core import (
 )
 from lsp_server.engine_client import EngineClient, EngineFinished, EngineProgress, EngineText
 from lsp_server.prompts import Prompt, build_prompt
-from lsp_server.syntax import new_syntax_errors
+from lsp_server.syntax_check import new_syntax_errors
 from lsp_server.text.answer import AnswerCleaner
 from lsp_server.text.hunks import HunkStream, apply_hunks
 from lsp_server.text.indent import IndentRestorer
@@ -168,5 +168,5 @@ class _Answer:
 
 
 def _writing(event: EngineText, answer: _Answer) -> Progress:
-    speed = f"{event.tokens / event.seconds:.0f} tokens/s" if event.seconds > 0 else ""
-    return Progress("writing", answer.fraction, speed)
+    speed = event.tokens / event.seconds if event.seconds else 0.0
+    return Progress("writing", answer.fraction, f"{speed:.0f} tokens/s" if speed else "")

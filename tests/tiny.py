@@ -54,7 +54,7 @@ def make_tokenizer():
     return fast
 
 
-def make_model(kind: str, vocabulary: int, seed: int = 0):
+def make_model(kind: str, vocabulary: int, seed: int = 0, tied: bool = False, spread: float = 0.3):
     """Return a random causal LM of about 100,000 weights; `kind` is `qwen2` or `llama`."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
@@ -69,8 +69,8 @@ def make_model(kind: str, vocabulary: int, seed: int = 0):
         "num_key_value_heads": 2,
         "max_position_embeddings": 4096,
         # Large weights make a random model decided, not a coin toss at every token.
-        "initializer_range": 0.3,
-        "tie_word_embeddings": False,
+        "initializer_range": spread,
+        "tie_word_embeddings": tied,
         "bos_token_id": None,
         "eos_token_id": None,
     }
@@ -79,9 +79,11 @@ def make_model(kind: str, vocabulary: int, seed: int = 0):
     return LlamaForCausalLM(LlamaConfig(**shape)).eval()
 
 
-def save_tiny_model(folder: Path, kind: str = "qwen2", seed: int = 0) -> Path:
+def save_tiny_model(
+    folder: Path, kind: str = "qwen2", seed: int = 0, tied: bool = False, spread: float = 0.3
+) -> Path:
     """Write a tiny model in Hugging Face layout; return `folder`."""
     tokenizer = make_tokenizer()
-    make_model(kind, len(tokenizer), seed).save_pretrained(folder)
+    make_model(kind, len(tokenizer), seed, tied, spread).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

@@ -8,15 +8,21 @@ is torch's own FBGEMM kernel, whose cost grows slowly with the number of rows.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
 from torch import nn
 
 GRID = 127
-"""Activations are rounded to -127..127."""
+"""Activations are rounded to -127..127, stored as 1..255."""
 
 ZERO_POINT = 128
+
+WEIGHT_GRID = 64
+"""Weights are rounded to -64..64. Without VNNI the kernel adds pairs of products in 16 bits:
+2 * 255 * 64 still fits, and with 127 large pairs would be cut off. (On six dev files the
+0.5B loses 1.4% perplexity to float32 so, 1.5% with 127.)"""
 
 
 class Int8Linear(nn.Module):
@@ -48,16 +54,20 @@ class Int8Linear(nn.Module):
 def quantise(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return int8 `[out, in]` and scales `[out]` of a float weight `[out, in]`."""
     weight = weight.float()
-    scale = (weight.abs().amax(dim=1) / 127.0).clamp_min_(1e-20)
-    return (weight / scale[:, None]).round_().clamp_(-127, 127).to(torch.int8), scale
+    scale = (weight.abs().amax(dim=1) / WEIGHT_GRID).clamp_min_(1e-20)
+    int8 = (weight / scale[:, None]).round_().clamp_(-WEIGHT_GRID, WEIGHT_GRID)
+    return int8.to(torch.int8), scale
 
 
 def pack(weight: torch.Tensor, scale: torch.Tensor) -> Any:
     """Return the weight in the kernel's own layout (a copy)."""
     zero_points = torch.zeros(len(scale), dtype=torch.long)
-    quantised = torch._make_per_channel_quantized_tensor(  # type: ignore[attr-defined]
-        weight, scale.double(), zero_points, 0
-    )
+    with warnings.catch_warnings():
+        # torch deprecates tensors of quantised dtypes, but its kernels take no others.
+        warnings.simplefilter("ignore", UserWarning)
+        quantised = torch._make_per_channel_quantized_tensor(  # type: ignore[attr-defined]
+            weight, scale.double(), zero_points, 0
+        )
     return torch.ops.quantized.linear_prepack(quantised, None)
 
 

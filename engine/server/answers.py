@@ -74,8 +74,13 @@ def text_chunk(head: AnswerHead, delta: TextDelta, *, first: bool) -> dict[str, 
     if first:
         content = {"role": "assistant", **content}
     chunk = _chunk(head, [{"index": 0, "delta": content, "finish_reason": None}])
+    ours: dict[str, Any] = {}
     if delta.copied:
-        chunk["redraft"] = {"copied": [list(run) for run in delta.copied]}
+        ours["copied"] = [list(run) for run in delta.copied]
+    if delta.tokens:
+        ours["tokens"], ours["seconds"] = delta.tokens, round(delta.seconds, 4)
+    if ours:
+        chunk["redraft"] = ours
     return chunk
 
 

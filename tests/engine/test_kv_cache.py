@@ -7,8 +7,8 @@ from transformers import DynamicCache
 from engine.kv_cache import KVCache, common_prefix
 
 
-def test_passes_over_it_give_the_logits_of_transformers_own_cache(tiny_target) -> None:
-    runner = tiny_target.runner
+def test_passes_over_it_give_the_logits_of_transformers_own_cache(tiny_qwen2) -> None:
+    runner = tiny_qwen2.runner
     tokens = list(range(5, 60))
     cache = runner.new_cache(4)
     ours = torch.cat([runner.verify(cache, tokens[:30]), runner.verify(cache, tokens[30:])])

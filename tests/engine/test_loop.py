@@ -13,7 +13,10 @@ from tests.engine.adversary import AdversarialDrafter
 LENGTH = 120
 
 
-def run(target, prompt, drafter, sampling=Sampling(), length=LENGTH, cache=None):
+GREEDY = Sampling()
+
+
+def run(target, prompt, drafter, sampling=GREEDY, length=LENGTH, cache=None):
     """Return the first `length` tokens and the number of passes."""
     runner = target.runner
     if cache is None:
@@ -21,11 +24,10 @@ def run(target, prompt, drafter, sampling=Sampling(), length=LENGTH, cache=None)
     for _ in runner.prefill(cache, prompt[cache.length : -1]):
         pass
     tokens: list[int] = []
-    passes = 0
-    for step in verify_loop(runner, cache, prompt[-1], drafter, sampling):
+    loop = verify_loop(runner, cache, prompt[-1], drafter, sampling)
+    for passes, step in enumerate(loop, start=1):
         cache.check_integrity()
         tokens += step.tokens
-        passes += 1
         if len(tokens) >= length:
             return tokens[:length], passes
     raise AssertionError("the loop has no end of its own")

@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from engine.core import (
+    Cancelled,
+    EngineError,
+    Finished,
+    GenerationRequest,
+    Message,
+    Progress,
+    TextDelta,
+)
+from engine.draft_model import GreedyDraftModel, check_same_tokenizer
+from engine.generation import answer_limit, generate
+from engine.prefix import PrefixCache
+from tests.tiny import make_tokenizer
+
+SOURCE = "def area(width, height):\n    return width * height\n" * 4
+
+
+def a_request(**changes) -> GenerationRequest:
+    request = GenerationRequest(
+        model="tiny",
+        messages=(
+            Message("user", f"```python\n{SOURCE}\n```\nrename width"),
+            Message("assistant", "```python\n"),
+        ),
+        continue_final_message=True,
+        source=SOURCE,
+        max_tokens=60,
+    )
+    return replace(request, **changes)
+
+
+def run(target, request, prefix=None, draft_model=None, is_cancelled=lambda: False):
+    prefix = prefix or PrefixCache(target.runner)
+    events = list(generate(target, draft_model, prefix, request, is_cancelled))
+    text = "".join(event.text for event in events if isinstance(event, TextDelta))
+    assert isinstance(events[-1], Finished)
+    return text, events[-1], events
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_the_text_and_its_length_do_not_depend_on_drafts(tiny_target, temperature) -> None:
+    for seed in range(6):
+        request = a_request(temperature=temperature, seed=seed)
+        drafted, end, _ = run(tiny_target, request)
+        plain, plain_end, _ = run(tiny_target, replace(request, draft=False))
+        assert drafted == plain
+        assert end.reason == plain_end.reason
+        assert end.stats.tokens == plain_end.stats.tokens
+        assert plain_end.stats.passes == plain_end.stats.tokens
+        assert plain_end.stats.drafted == 0
+
+
+def test_a_warm_prefix_changes_nothing_and_saves_prefill(tiny_target) -> None:
+    fresh, _, _ = run(tiny_target, a_request())
+    prefix = PrefixCache(tiny_target.runner)
+    _, warm, events = run(tiny_target, a_request(max_tokens=0), prefix)
+    assert not [event for event in events if isinstance(event, TextDelta)]
+    assert warm.stats.tokens == warm.stats.passes == 0
+    again, end, _ = run(tiny_target, a_request(), prefix)
+    assert again == fresh
+    chunk = tiny_target.runner.prefill_chunk
+    assert end.stats.cached_prompt_tokens == (end.stats.prompt_tokens - 1) // chunk * chunk
+
+
+def test_interleaved_prompts_never_mix(tiny_target) -> None:
+    other = a_request(
+        messages=(Message("user", f"```python\n{SOURCE}\n```\nother"), a_request().messages[1])
+    )
+    alone = [run(tiny_target, request)[0] for request in (a_request(), other)]
+    prefix = PrefixCache(tiny_target.runner)
+    for _ in range(2):
+        assert [run(tiny_target, r, prefix)[0] for r in (a_request(), other)] == alone
+
+
+def test_cancelling_at_any_pass_leaves_the_next_answer_right(tiny_qwen2) -> None:
+    expected, _, _ = run(tiny_qwen2, a_request())
+    prefix = PrefixCache(tiny_qwen2.runner)
+    for checks in range(1, 12):
+        left = [checks]
+
+        def is_cancelled(left=left) -> bool:
+            left[0] -= 1
+            return left[0] <= 0
+
+        with pytest.raises(Cancelled):
+            run(tiny_qwen2, a_request(), prefix, is_cancelled=is_cancelled)
+        # Asked once a prefill chunk and once a pass: nothing runs on after the answer.
+        assert left[0] == 0
+        assert run(tiny_qwen2, a_request(), prefix)[0] == expected
+
+
+def test_closing_the_iterator_in_the_middle_leaves_the_next_answer_right(tiny_qwen2) -> None:
+    expected, _, _ = run(tiny_qwen2, a_request())
+    prefix = PrefixCache(tiny_qwen2.runner)
+    events = generate(tiny_qwen2, None, prefix, a_request(), lambda: False)
+    for event in events:
+        if isinstance(event, TextDelta):
+            break
+    events.close()
+    assert run(tiny_qwen2, a_request(), prefix)[0] == expected
+
+
+def test_a_failure_in_the_middle_of_a_pass_leaves_the_next_answer_right(
+    tiny_qwen2, monkeypatch
+) -> None:
+    expected, _, _ = run(tiny_qwen2, a_request())
+    prefix = PrefixCache(tiny_qwen2.runner)
+    model = tiny_qwen2.runner._model
+    layer = model.model.layers[1]
+
+    def fail(*args, **kwargs):
+        raise RuntimeError("out of luck")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(layer, "forward", fail)
+        with pytest.raises(RuntimeError, match="out of luck"):
+            run(tiny_qwen2, a_request(), prefix)
+    assert run(tiny_qwen2, a_request(), prefix)[0] == expected
+
+
+def test_prefill_reports_its_progress(tiny_qwen2) -> None:
+    _, end, events = run(tiny_qwen2, a_request())
+    fractions = [e.fraction for e in events if isinstance(e, Progress) and e.phase == "prefill"]
+    assert fractions[0] == 0.0
+    assert fractions[-1] == 1.0
+    assert fractions == sorted(fractions)
+    assert end.stats.prefill_seconds > 0
+
+
+def test_the_limit_cuts_the_answer_off_at_exactly_that_many_tokens(tiny_qwen2) -> None:
+    for limit in (1, 2, 17):
+        _, end, _ = run(tiny_qwen2, a_request(max_tokens=limit))
+        assert (end.reason, end.stats.tokens) == ("length", limit)
+
+
+def test_a_stop_text_ends_the_answer_before_it(tiny_qwen2) -> None:
+    text, _, _ = run(tiny_qwen2, a_request())
+    stop = text[10:13]
+    stopped, end, _ = run(tiny_qwen2, a_request(stop=(stop,)))
+    assert stopped == text[: text.index(stop)]
+    assert end.reason == "stop"
+
+
+def test_an_end_token_ends_the_answer(tiny_qwen2) -> None:
+    _, _, _ = run(tiny_qwen2, a_request())
+    # Make every token an end token: the first one ends the answer.
+    everything = frozenset(range(tiny_qwen2.tokenizer.get_vocab_size()))
+    text, end, _ = run(replace(tiny_qwen2, end_tokens=everything), a_request())
+    assert (text, end.reason, end.stats.tokens) == ("", "stop", 1)
+
+
+def test_the_counts_add_up(tiny_target) -> None:
+    _, end, _ = run(tiny_target, a_request())
+    stats = end.stats
+    assert sum(stats.accepted_by_origin.values()) == stats.accepted
+    assert sum(stats.drafted_by_origin.values()) == stats.drafted
+    assert stats.accepted <= stats.drafted
+    assert stats.accepted + stats.passes >= stats.tokens
+    assert stats.tokens_per_pass == stats.tokens / stats.passes
+    assert set(stats.drafted_by_origin) <= {"source", "ngram"}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "source", "asked", "limit"),
+    [(100, 50, None, 612), (100, 50, 7, 7), (100, 0, None, 512), (3000, 500, None, 1096)],
+)
+def test_the_answer_may_be_twice_as_long_as_its_source(prompt, source, asked, limit) -> None:
+    assert answer_limit(a_request(max_tokens=asked), prompt, source, 4096) == limit
+
+
+@pytest.mark.parametrize(
+    ("prompt", "source", "asked"),
+    [(4096, 10, None), (5000, 10, 0), (4000, 10, 97), (3900, 300, None)],
+)
+def test_what_does_not_fit_the_window_is_refused_with_the_numbers(prompt, source, asked) -> None:
+    with pytest.raises(EngineError, match="4096") as caught:
+        answer_limit(a_request(max_tokens=asked), prompt, source, 4096)
+    assert caught.value.code == "context_length_exceeded"
+
+
+def test_a_draft_model_drafts_and_changes_nothing(tiny_qwen2) -> None:
+    plain, plain_end, _ = run(tiny_qwen2, a_request(draft=False))
+    small = GreedyDraftModel(tiny_qwen2)
+    text, end, _ = run(tiny_qwen2, a_request(), draft_model=small)
+    assert text == plain
+    # It is the target itself, so its drafts are right: fewer passes, text by `model`.
+    assert end.stats.accepted_by_origin.get("model", 0) > 0
+    assert end.stats.passes < plain_end.stats.passes
+    # And a second answer, with a cache that stood elsewhere.
+    assert run(tiny_qwen2, a_request(), draft_model=small)[0] == plain
+
+
+def test_a_draft_model_with_another_tokenizer_is_refused(tiny_qwen2) -> None:
+    other = make_tokenizer()
+    other.add_tokens(["<|other|>"])
+    stranger = replace(tiny_qwen2, name="stranger", tokenizer=other.backend_tokenizer)
+    with pytest.raises(EngineError, match="another tokenizer") as caught:
+        check_same_tokenizer(tiny_qwen2, stranger)
+    assert caught.value.code == "draft_model_mismatch"
+    check_same_tokenizer(tiny_qwen2, tiny_qwen2)

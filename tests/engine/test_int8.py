@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from engine.core import Cancelled, EngineError
+from engine.int8.attention import BLOCK, row_invariant_attention
+from engine.int8.linear import Int8Linear, is_supported, quantise
+from engine.int8.weights import ensure_int8, int8_folder
+from engine.kv_cache import GROWTH
+from engine.loader import load_model
+from tests.tiny import save_tiny_model
+
+pytestmark = pytest.mark.skipif(
+    not is_supported(), reason="this torch has no FBGEMM kernels, so there is no int8 runner here"
+)
+
+
+def seeded(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+@pytest.mark.parametrize("bias", [None, 3.0])
+def test_a_linear_is_close_to_its_float_form(bias) -> None:
+    weight, x = seeded(96, 64), seeded(9, 64)
+    offset = None if bias is None else torch.full((96,), bias)
+    exact = torch.nn.functional.linear(x, weight, offset)
+    ours = Int8Linear(*quantise(weight), offset)(x)
+    assert (ours - exact).norm() / exact.norm() < 0.03
+
+
+def test_a_row_of_a_linear_does_not_depend_on_its_neighbours() -> None:
+    linear = Int8Linear(*quantise(seeded(96, 64)), None)
+    x = seeded(33, 64)
+    x[3] *= 1000.0
+    x[5] = 0.0
+    together = linear(x)
+    for row in range(33):
+        assert torch.equal(linear(x[row : row + 1]), together[row : row + 1])
+    assert torch.equal(together[5], torch.zeros(96))
+
+
+def test_quantising_keeps_every_weight_within_half_a_step() -> None:
+    weight = seeded(20, 30)
+    weight[4] = 0.0
+    int8, scale = quantise(weight)
+    assert int8.dtype == torch.int8
+    error = (int8 * scale[:, None] - weight).abs()
+    assert (error <= scale[:, None] * 0.5001).all()
+
+
+def buffers(heads: int, length: int, size: int = 16) -> tuple[torch.Tensor, torch.Tensor]:
+    capacity = -(-length // GROWTH) * GROWTH + GROWTH
+    made = []
+    for _ in range(2):
+        buffer = torch.full((1, heads, capacity, size), 7.0)
+        buffer[:, :, :length] = seeded(1, heads, length, size)
+        made.append(buffer[:, :, :length])
+    return made[0], made[1]
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+@pytest.mark.parametrize(("length", "rows"), [(1, 1), (40, 3), (256, 8), (257, 5), (700, 33)])
+def test_attention_equals_the_plain_formula(length, rows, kv_heads) -> None:
+    key, value = buffers(kv_heads, length)
+    query = seeded(1, 4, rows, 16)
+    ours, _ = row_invariant_attention(None, query, key, value, None)
+    mask = torch.arange(length) <= torch.arange(length - rows, length)[:, None]
+    plain = torch.nn.functional.scaled_dot_product_attention(
+        query,
+        key.repeat_interleave(4 // kv_heads, 1),
+        value.repeat_interleave(4 // kv_heads, 1),
+        attn_mask=mask,
+    )
+    torch.testing.assert_close(ours, plain.transpose(1, 2), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("kv_heads", [1, 2])
+@pytest.mark.parametrize("length", [20, BLOCK, BLOCK + 7, 3 * BLOCK + 1])
+def test_a_row_of_attention_does_not_depend_on_its_neighbours(length, kv_heads, threads) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        key, value = buffers(kv_heads, length)
+        query = seeded(1, 4, 17, 16)
+        together, _ = row_invariant_attention(None, query, key, value, None)
+        for first in range(17):
+            for count in (1, 2, 5):
+                rows = query[:, :, first : first + count]
+                end = length - 17 + first + rows.shape[2]
+                part, _ = row_invariant_attention(
+                    None, rows, key[:, :, :end], value[:, :, :end], None
+                )
+                assert torch.equal(part, together[:, first : first + count])
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_states_that_are_no_buffer_of_ours_give_the_same() -> None:
+    key, value = buffers(2, 300)
+    query = seeded(1, 4, 5, 16)
+    ours, _ = row_invariant_attention(None, query, key, value, None)
+    copied, _ = row_invariant_attention(None, query, key.clone(), value.clone(), None)
+    assert torch.equal(ours, copied)
+
+
+@pytest.mark.parametrize("kind", ["qwen2", "llama"])
+@pytest.mark.parametrize("tied", [False, True])
+def test_the_whole_model_is_close_to_its_float_form(kind, tied, tmp_path) -> None:
+    folder = save_tiny_model(tmp_path / kind, kind, tied=tied, spread=0.02)
+    ours = load_model("tiny", folder, "cpu", None)
+    assert (ours.runner.name, ours.runner.dtype) == ("cpu-int8", "int8")
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    ids = list(range(10, 60))
+    with torch.inference_mode():
+        exact = model(torch.tensor([ids])).logits[0]
+    logits = ours.runner.verify(ours.runner.new_cache(64), ids)
+    assert (logits - exact).norm() / exact.norm() < 0.05
+
+
+@pytest.mark.parametrize("kind", ["qwen2", "llama"])
+def test_the_logits_of_a_row_do_not_depend_on_the_window(kind, tmp_path) -> None:
+    target = load_model("tiny", save_tiny_model(tmp_path / kind, kind), "cpu", "int8")
+    runner, vocabulary = target.runner, target.tokenizer.get_vocab_size()
+    ids = [(i * 37) % vocabulary for i in range(300)]
+
+    def logits(window: int) -> torch.Tensor:
+        cache = runner.new_cache(300)
+        return torch.cat(
+            [runner.verify(cache, ids[i : i + window]) for i in range(0, len(ids), window)]
+        )
+
+    alone = logits(1)
+    for window in (2, 3, 7, 16, 33, 150):
+        assert torch.equal(logits(window), alone)
+
+
+def test_the_weights_are_made_once(tmp_path) -> None:
+    folder = save_tiny_model(tmp_path / "m")
+    load_model("tiny", folder, "cpu", "int8")
+    made = int8_folder(folder)
+    first = {file: file.stat().st_mtime_ns for file in made.iterdir()}
+    load_model("tiny", folder, "cpu", "int8")
+    assert {file: file.stat().st_mtime_ns for file in made.iterdir()} == first
+
+
+def test_a_cancelled_conversion_leaves_nothing_behind(tmp_path) -> None:
+    folder = save_tiny_model(tmp_path / "m", seed=5)
+    with pytest.raises(Cancelled):
+        ensure_int8(folder, ["lm_head.weight"], lambda progress: None, lambda: True)
+    assert not int8_folder(folder).exists()
+    assert not list(int8_folder(folder).parent.glob(".new-*"))
+
+
+def test_int8_on_an_architecture_without_it_is_refused_by_name(tmp_path, monkeypatch) -> None:
+    folder = save_tiny_model(tmp_path / "m")
+    monkeypatch.setattr("engine.loader.can_run_int8", lambda config: False)
+    with pytest.raises(EngineError, match="qwen2") as caught:
+        load_model("tiny", folder, "cpu", "int8")
+    assert caught.value.code == "invalid_request"
+    assert load_model("tiny", folder, "cpu", None).runner.name == "eager"
