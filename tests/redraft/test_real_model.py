@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,13 +28,14 @@ def _redraft(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
+def environment() -> Iterator[dict[str, str]]:
     """An engine of the test's own; the user's is left alone."""
-    runtime = tmp_path / "run"
-    runtime.mkdir(mode=0o700)
-    environment = {**os.environ, "REDRAFT_RUNTIME_DIR": str(runtime)}
-    yield environment
-    _redraft("engine", "stop", env=environment)
+    # Not pytest's folder: a socket's path may be no longer than about 100 bytes.
+    with tempfile.TemporaryDirectory(prefix="redraft-") as runtime:
+        environment = {**os.environ, "REDRAFT_RUNTIME_DIR": runtime}
+        yield environment
+        stopped = _redraft("engine", "stop", env=environment)
+        assert stopped.returncode == 0, stopped.stderr
 
 
 def _rewrite(file: Path, environment: dict[str, str], *options: str) -> dict[str, Any]:
