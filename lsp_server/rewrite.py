@@ -6,7 +6,7 @@ known here.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -30,7 +30,9 @@ MAX_INSTRUCTION_CHARS = 8_000
 MAX_SPAN_CHARS = 400_000
 
 
-async def rewrite(request: RewriteRequest, engine: EngineClient) -> AsyncIterator[RewriteEvent]:
+async def rewrite(
+    request: RewriteRequest, engine: EngineClient
+) -> AsyncGenerator[RewriteEvent, None]:
     """Yield progress, hunks as they settle, and at the end exactly one result.
 
     Closing the iterator closes the connection to the engine, which stops within one pass.
@@ -46,7 +48,7 @@ async def rewrite(request: RewriteRequest, engine: EngineClient) -> AsyncIterato
             if isinstance(event, EngineProgress):
                 yield Progress(event.phase, event.fraction, event.detail)
             elif isinstance(event, EngineText):
-                answer.feed(event.text)
+                answer.feed(event)
                 yield _writing(event, answer)
                 yield answer.update()
                 if answer.finished:
@@ -124,8 +126,16 @@ class _Answer:
         """A guess at how much is written: an answer is about as long as its source."""
         return min(len(self.text) / max(len(self._source), 1), 0.99)
 
-    def feed(self, delta: str) -> None:
-        self.text += self._indent.feed(self._cleaner.feed(delta))
+    def feed(self, event: EngineText) -> None:
+        self.text += self._indent.feed(self._cleaner.feed(event.text))
+        if event.seconds:
+            # All that is known when the answer ends before the engine says so.
+            speed = event.tokens / event.seconds
+            self.stats = {
+                "tokens": event.tokens,
+                "decode_seconds": event.seconds,
+                "tokens_per_second": speed,
+            }
 
     def update(self) -> HunksUpdate:
         return self._hunks.update(self.text)

@@ -14,6 +14,9 @@ from typing import Any
 import torch
 from torch import nn
 
+# torch deprecates tensors of quantised dtypes, but its kernels take no others.
+warnings.filterwarnings("ignore", r"torch\.quantize_per_tensor", UserWarning)
+
 GRID = 127
 """Activations are rounded to -127..127, stored as 1..255."""
 
@@ -62,12 +65,9 @@ def quantise(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def pack(weight: torch.Tensor, scale: torch.Tensor) -> Any:
     """Return the weight in the kernel's own layout (a copy)."""
     zero_points = torch.zeros(len(scale), dtype=torch.long)
-    with warnings.catch_warnings():
-        # torch deprecates tensors of quantised dtypes, but its kernels take no others.
-        warnings.simplefilter("ignore", UserWarning)
-        quantised = torch._make_per_channel_quantized_tensor(  # type: ignore[attr-defined]
-            weight, scale.double(), zero_points, 0
-        )
+    quantised = torch._make_per_channel_quantized_tensor(  # type: ignore[attr-defined]
+        weight, scale.double(), zero_points, 0
+    )
     return torch.ops.quantized.linear_prepack(quantised, None)
 
 

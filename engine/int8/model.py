@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -65,12 +66,19 @@ def load_int8_model(
     for name, tensor in floats.items():
         if not name.endswith("rotary_emb.inv_freq"):
             _assign(model, name, tensor, as_table=name == f"{embedding}.weight")
-    for name in linears:
+
+    def packed(name: str) -> Int8Linear:
         weight, bias = stored[name], floats.get(f"{name}.bias")
-        packed = Int8Linear(
+        return Int8Linear(
             int8[weight], int8[f"{weight}.scale"], None if bias is None else bias.float()
         )
-        _replace(model, name, packed)
+
+    # Packing is most of the time of a load and runs on one core a matrix: the largest
+    # first, so that no core waits for the output layer at the end.
+    largest_first = sorted(linears, key=lambda name: -int8[stored[name]].numel())
+    with ThreadPoolExecutor(max_workers=torch.get_num_threads()) as pool:
+        for name, linear in zip(largest_first, pool.map(packed, largest_first), strict=True):
+            _replace(model, name, linear)
     return model.eval()
 
 
