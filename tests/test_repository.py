@@ -127,3 +127,10 @@ def test_the_ci_script_can_be_run() -> None:
     script = ROOT / ".ci" / "run"
     assert script.stat().st_mode & 0o111
     assert script.read_text(encoding="utf-8").startswith("#!/usr/bin/env bash\n")
+
+
+def test_every_test_that_the_architecture_names_exists() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", (ROOT / "ARCHITECTURE.md").read_text())
+    assert len(named) >= 20
+    for path, name in named:
+        assert f"def {name}(" in (ROOT / path).read_text(), f"{path} has no {name}"
