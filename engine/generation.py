@@ -52,7 +52,7 @@ def generate(
     limit = answer_limit(request, len(prompt), len(source.tokens), target.runner.max_context)
     stats = _new_stats(target, len(prompt))
 
-    cache = prefix.take(prompt[:-1], room=len(prompt) + limit + target.runner.max_draft)
+    cache = prefix.take(prompt[:-1], room=len(prompt) + limit)
     try:
         stats.cached_prompt_tokens = cache.length
         yield from _prefill(target, cache, prompt, stats, is_cancelled)
@@ -153,7 +153,7 @@ def _decode(
 ) -> Iterator[Event]:
     sampling = Sampling(request.temperature, request.top_p, request.seed)
     started = time.perf_counter()
-    for step in verify_loop(target.runner, cache, prompt[-1], drafter, sampling):
+    for step in verify_loop(target.runner, cache, prompt[-1], drafter, sampling, limit):
         reason = _feed(step, text, target.end_tokens, limit, stats)
         stats.decode_seconds = time.perf_counter() - started
         delta = text.finish() if reason else text.take()

@@ -37,8 +37,9 @@ def verify_loop(
     last_token: int,
     drafter: Drafter | None,
     sampling: Sampling,
+    limit: int,
 ) -> Iterator[Pass]:
-    """Yield passes without end; the caller stops asking.
+    """Yield passes until `limit` tokens are emitted, or the caller stops asking.
 
     Args:
         runner: runs the target.
@@ -47,10 +48,12 @@ def verify_loop(
             pass already verifies a draft.
         drafter: begun with the prompt, or None for plain decoding.
         sampling: how the target chooses.
+        limit: most tokens to emit; no draft reaches beyond it, so that no position is
+            ever outside the model's window.
     """
     policy = WindowPolicy(runner.max_draft)
-    while True:
-        draft = _next_draft(drafter, policy)
+    while limit > 0:
+        draft = _next_draft(drafter, policy, limit - 1)
         logits = runner.verify(cache, [last_token, *draft.tokens])
         chosen = choose(logits, cache.length - len(draft.tokens), sampling)
         accepted = accepted_length(draft.tokens, chosen)
@@ -60,6 +63,7 @@ def verify_loop(
         if drafter is not None:
             drafter.observe(emitted[:-1], last_token)
         policy.observe(len(draft.tokens), accepted)
+        limit -= len(emitted)
         yield Pass(emitted, draft, accepted)
 
 
@@ -71,9 +75,9 @@ def accepted_length(drafted: Sequence[int], chosen: Sequence[int]) -> int:
     return len(drafted)
 
 
-def _next_draft(drafter: Drafter | None, policy: WindowPolicy) -> Draft:
-    if drafter is None:
+def _next_draft(drafter: Drafter | None, policy: WindowPolicy, room: int) -> Draft:
+    if drafter is None or room < 1:
         return NO_DRAFT
-    draft = drafter.propose(policy.limit)
+    draft = drafter.propose(min(policy.limit, room))
     length = policy.cut(len(draft.tokens), draft.confidence)
     return draft._replace(tokens=list(draft.tokens[:length]))

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import random
-from itertools import islice
 
 import pytest
 
@@ -24,13 +23,15 @@ def run(target, prompt, drafter, sampling=GREEDY, length=LENGTH, cache=None):
     for _ in runner.prefill(cache, prompt[cache.length : -1]):
         pass
     tokens: list[int] = []
-    loop = verify_loop(runner, cache, prompt[-1], drafter, sampling)
-    for passes, step in enumerate(loop, start=1):
+    passes = 0
+    for step in verify_loop(runner, cache, prompt[-1], drafter, sampling, length):
         cache.check_integrity()
         tokens += step.tokens
-        if len(tokens) >= length:
-            return tokens[:length], passes
-    raise AssertionError("the loop has no end of its own")
+        passes += 1
+    assert len(tokens) == length
+    # The last token was emitted and never read.
+    assert cache.length == len(prompt) + length - 1
+    return tokens, passes
 
 
 def prompt_of(target, seed: int) -> list[int]:
@@ -71,6 +72,22 @@ def test_a_perfect_drafter_needs_few_passes(tiny_qwen2) -> None:
     assert passes == 8
 
 
+def test_no_window_reaches_beyond_the_limit(tiny_qwen2) -> None:
+    prompt = prompt_of(tiny_qwen2, 2)
+    plain, _ = run(tiny_qwen2, prompt, None)
+    longest = []
+
+    class Copy(AdversarialDrafter):
+        def propose(self, limit):
+            longest.append((self._emitted, limit))
+            return super().propose(limit)
+
+    for limit in (1, 2, 9, 10, 11, 40):
+        assert run(tiny_qwen2, prompt, Copy(plain, 50, limit), length=limit)[0] == plain[:limit]
+        assert all(emitted + asked < limit for emitted, asked in longest)
+        longest.clear()
+
+
 def test_the_kv_cache_after_rejections_equals_a_fresh_one(tiny_target) -> None:
     prompt = prompt_of(tiny_target, 3)
     plain, _ = run(tiny_target, prompt, None, length=200)
@@ -79,8 +96,8 @@ def test_the_kv_cache_after_rejections_equals_a_fresh_one(tiny_target) -> None:
     run(tiny_target, prompt, drafter, length=100, cache=cache)
     # Roll back to the middle of the answer and go on without drafts from there.
     cache.rollback(cache.length - len(prompt) - 49)
-    loop = verify_loop(tiny_target.runner, cache, plain[49], None, Sampling())
-    again = [step.tokens[0] for step in islice(loop, 50)]
+    loop = verify_loop(tiny_target.runner, cache, plain[49], None, Sampling(), 50)
+    again = [step.tokens[0] for step in loop]
     assert again == plain[50:100]
 
 
