@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 import torch
 
+COLDEST = 1e-30
+"""Temperatures above 0 and below this count as this."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
@@ -44,7 +47,11 @@ def choose(logits: torch.Tensor, first_position: int, sampling: Sampling) -> lis
 
 def log_probabilities(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
     """Return log p after temperature and top-p, `[rows, vocabulary]`, float32."""
-    log_p = torch.log_softmax(logits.float() / sampling.temperature, dim=-1)
+    logits = logits.float()
+    # From the largest down, and never by less than float32 can tell from 0: a tiny
+    # temperature then means greedy, where infinity less infinity would mean nothing.
+    logits = logits - logits.amax(dim=-1, keepdim=True)
+    log_p = torch.log_softmax(logits / max(sampling.temperature, COLDEST), dim=-1)
     if sampling.top_p >= 1.0:
         return log_p
     ordered, order = log_p.sort(dim=-1, descending=True)

@@ -44,6 +44,12 @@ def test_samples_come_closer_to_the_target_distribution_as_they_grow(temperature
     assert near < far
 
 
+@pytest.mark.parametrize("temperature", [1e-320, 1e-45, 1e-38, 1e-6])
+def test_a_tiny_temperature_is_greedy(temperature) -> None:
+    logits = torch.tensor([[-30.0, 40.0, 39.9], [90.0, -80.0, 0.0]])
+    assert choose(logits, 0, Sampling(temperature, seed=5)) == [1, 0]
+
+
 def test_top_p_keeps_the_smallest_set_that_reaches_it() -> None:
     p = torch.tensor([[0.5, 0.3, 0.15, 0.05]])
     kept = log_probabilities(p.log(), Sampling(temperature=1.0, top_p=0.8))
