@@ -38,8 +38,16 @@ class HalfEmbedding(nn.Module):
 
 def can_run_int8(config: Any) -> bool:
     """Return whether the model of `config` runs in int8 on this machine."""
-    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
-    return config.model_type in MODEL_TYPES and kinds == {"full_attention"} and is_supported()
+    return config.model_type in MODEL_TYPES and _sees_everything(config) and is_supported()
+
+
+def _sees_everything(config: Any) -> bool:
+    """Return whether every layer attends to all positions before its own."""
+    kinds = getattr(config, "layer_types", None)
+    if kinds:
+        return set(kinds) == {"full_attention"}
+    # Mistral has no kinds of layers: one number stands for all of them.
+    return getattr(config, "sliding_window", None) is None
 
 
 def load_int8_model(

@@ -2,11 +2,18 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    Gemma2Config,
+    LlamaConfig,
+    MistralConfig,
+    Qwen2Config,
+)
 
 from engine.core import Cancelled, EngineError
 from engine.int8.attention import BLOCK, row_invariant_attention
 from engine.int8.linear import Int8Linear, is_supported, quantise
+from engine.int8.model import can_run_int8
 from engine.int8.weights import ensure_int8, int8_folder
 from engine.kv_cache import GROWTH
 from engine.loader import load_model
@@ -48,6 +55,22 @@ def test_quantising_keeps_every_weight_within_half_a_step() -> None:
     assert int8.dtype == torch.int8
     error = (int8 * scale[:, None] - weight).abs()
     assert (error <= scale[:, None] * 0.5001).all()
+
+
+@pytest.mark.parametrize(
+    ("config", "runs"),
+    [
+        (LlamaConfig(), True),
+        (Qwen2Config(), True),
+        (Qwen2Config(use_sliding_window=True, max_window_layers=1), False),
+        (MistralConfig(sliding_window=None), True),
+        # Mistral 7B v0.1: a row sees only the last 4096, which our attention does not know.
+        (MistralConfig(sliding_window=4096), False),
+        (Gemma2Config(), False),
+    ],
+)
+def test_only_models_whose_every_row_sees_all_before_it_run_in_int8(config, runs) -> None:
+    assert can_run_int8(config) is runs
 
 
 def buffers(heads: int, length: int, size: int = 16) -> tuple[torch.Tensor, torch.Tensor]:
