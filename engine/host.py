@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 from engine.background import with_progress
 from engine.core import Event, GenerationRequest, IsCancelled, OnProgress, Progress
@@ -66,8 +67,10 @@ class ModelHost:
     ) -> Generator[Progress, None, LoadedModel]:
         if self._target is not None and self._target.name == name:
             return self._target
+        # Before the other is let go: a name that does not exist costs nobody a model.
+        folder = yield from self._fetch(name, is_cancelled)
         self.close()
-        self._target = yield from self._load(name, is_cancelled)
+        self._target = yield from self._load(name, folder, is_cancelled)
         self._prefix = PrefixCache(self._target.runner)
         return self._target
 
@@ -76,18 +79,23 @@ class ModelHost:
     ) -> Generator[Progress, None, GreedyDraftModel]:
         if self._draft is not None and self._draft[0] == name:
             return self._draft[1]
+        folder = yield from self._fetch(name, is_cancelled)
         self._draft = None
-        loaded = yield from self._load(name, is_cancelled)
+        loaded = yield from self._load(name, folder, is_cancelled)
         check_same_tokenizer(target, loaded)
         self._draft = (name, GreedyDraftModel(loaded))
         return self._draft[1]
 
-    def _load(self, name: str, is_cancelled: IsCancelled) -> Generator[Progress, None, LoadedModel]:
+    def _fetch(self, name: str, is_cancelled: IsCancelled) -> Generator[Progress, None, Path]:
+        return with_progress(lambda on_progress: resolve(name, on_progress, is_cancelled))
+
+    def _load(
+        self, name: str, folder: Path, is_cancelled: IsCancelled
+    ) -> Generator[Progress, None, LoadedModel]:
         def work(on_progress: OnProgress) -> LoadedModel:
-            folder = resolve(name, on_progress, is_cancelled)
-            on_progress(Progress("loading", None, name))
             return load_model(name, folder, self._device, self._dtype, on_progress, is_cancelled)
 
+        yield Progress("loading", None, name)
         loaded = yield from with_progress(work)
         log.info(
             "loaded %s: %s on %s in %s",

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import gc
+import weakref
+from dataclasses import replace
+
+import pytest
+
+from engine.core import Cancelled, EngineError, Finished, GenerationRequest, Message, Progress
+from engine.host import ModelHost
+from tests.tiny import save_tiny_model
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory) -> list[str]:
+    """Three tiny models with the same tokenizer."""
+    return [
+        str(save_tiny_model(tmp_path_factory.mktemp(f"model{seed}"), seed=seed))
+        for seed in range(3)
+    ]
+
+
+@pytest.fixture
+def host(folders):
+    host = ModelHost("cpu", "float32", folders[0])
+    yield host
+    host.close()
+
+
+REQUEST = GenerationRequest(model="", messages=(Message("user", "add"),), max_tokens=4)
+
+
+def run(host, request=REQUEST, is_cancelled=lambda: False):
+    events = list(host.generate(request, is_cancelled))
+    assert isinstance(events[-1], Finished)
+    return events[-1].stats, [e.phase for e in events if isinstance(e, Progress)]
+
+
+def test_a_request_without_a_model_loads_the_default_once(host, folders) -> None:
+    assert host.loaded_model is None
+    stats, phases = run(host)
+    assert stats.model == host.loaded_model == folders[0]
+    assert "loading" in phases
+    _, phases = run(host, replace(REQUEST, model="default"))
+    assert "loading" not in phases
+
+
+def test_another_target_takes_the_place_of_the_first_and_of_its_draft_model(host, folders) -> None:
+    run(host, replace(REQUEST, draft_model=folders[1]))
+    held = [weakref.ref(host._target.runner._model), weakref.ref(host._draft[1]._runner._model)]
+    stats, _ = run(host, replace(REQUEST, model=folders[2]))
+    assert stats.model == host.loaded_model == folders[2]
+    gc.collect()
+    assert [model() for model in held] == [None, None]
+
+
+def test_a_model_that_does_not_exist_leaves_the_loaded_one_where_it_is(host, folders) -> None:
+    run(host)
+    for change in ({"model": "no-such-model"}, {"draft_model": "no-such-model"}):
+        with pytest.raises(EngineError) as caught:
+            run(host, replace(REQUEST, **change))
+        assert caught.value.code == "model_not_found"
+        assert host.loaded_model == folders[0]
+    _, phases = run(host)
+    assert "loading" not in phases
+
+
+def test_a_load_that_fails_costs_only_its_request(host, folders, tmp_path) -> None:
+    run(host)
+    broken = save_tiny_model(tmp_path / "broken")
+    weights = broken / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(EngineError) as caught:
+        run(host, replace(REQUEST, model=str(broken)))
+    assert caught.value.code == "unsupported_model"
+    assert host.loaded_model is None
+    assert run(host)[0].model == folders[0]
+
+
+def test_a_cancelled_load_leaves_nothing_half_done(host, folders) -> None:
+    events = host.generate(REQUEST, lambda: False)
+    assert next(event for event in events if isinstance(event, Progress)).phase == "loading"
+    events.close()
+    assert host.loaded_model is None
+    with pytest.raises(Cancelled):
+        run(host, is_cancelled=lambda: True)
+    assert run(host)[0].model == folders[0]
