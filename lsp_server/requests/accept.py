@@ -93,6 +93,11 @@ def _after_applied(
 
 
 def _find(text: str, wanted: str, near: int) -> int:
+    """Where `wanted` begins, -1 if nowhere.
+
+    What was put in right before the span has pushed its start behind itself, so it is
+    looked for that far back, but no further: an equal function may stand above.
+    """
     if text.startswith(wanted, near):
         return near
-    return text.find(wanted)
+    return text.find(wanted, max(0, near - len(wanted)))

@@ -138,6 +138,24 @@ async def test_hunks_can_be_accepted_and_rejected_one_by_one(
     assert len(editor.edits) == 2
 
 
+async def test_what_is_left_of_a_rewrite_never_moves_to_an_equal_function_above(
+    editor: Editor, engine: ScriptedEngine
+) -> None:
+    plain = "def f():\n    a = 0\n    b = 1\n    c = 2\n    return a\n"
+    decorated = f"@cached\n{plain}"
+    before = f"{decorated}\n\n{plain}"
+    engine.script(Text(decorated.replace("return a", "return c")))
+    editor.open("a.py", before)
+    result = await editor.rewrite("cache it and return c", (len(decorated.split("\n")) + 2, 0))
+    first, second = (h["id"] for h in result["hunks"])
+
+    # The second function now reads like the first one.
+    assert (await editor.accept(result["jobId"], [first]))["remaining"] == [second]
+    assert editor.text == f"{decorated}\n\n{decorated}"
+    assert (await editor.accept(result["jobId"]))["applied"] is True
+    assert editor.text == f"{decorated}\n\n{decorated.replace('return a', 'return c')}"
+
+
 async def test_progress_says_what_the_engine_does(editor: Editor, engine: ScriptedEngine) -> None:
     engine.script(
         Report("fetching", 0.4, "412 of 1117 MB"),
