@@ -26,11 +26,14 @@ class PrefixCache:
             room: capacity in tokens that the sequence will need.
         """
         cache, self._kept = self._kept, None
-        if cache is None:
+        same = 0
+        if cache is not None:
+            same = min(common_prefix(prompt, self._prefilled), cache.length)
+            same -= same % self._runner.prefill_chunk
+        if cache is None or not same:
+            # Also where there is one: it may have grown for a prompt many times as long.
+            del cache
             return self._runner.new_cache(room)
-        same = common_prefix(prompt, self._prefilled)
-        same = min(same, cache.length)
-        same -= same % self._runner.prefill_chunk
         cache.rollback(cache.length - same)
         cache.reserve(room)
         return cache
