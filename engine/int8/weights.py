@@ -56,6 +56,7 @@ def ensure_int8(
     with locked(final.name, on_progress, is_cancelled, waiting):
         if not (final / _DONE).exists():
             _build(folder, final, names, on_progress, is_cancelled)
+            _remove_older(folder, final)
     return final
 
 
@@ -77,16 +78,34 @@ def _build(
     parent = private_folder(final.parent)
     size = sum(file.stat().st_size for file in folder.glob("*.safetensors")) // 2
     what = f"The int8 form of {folder.name}"
+    for left_over in parent.glob(f".{final.name}.*"):  # of a process that was killed
+        shutil.rmtree(left_over, ignore_errors=True)
     need_room(parent, size, what)
-    draft = Path(tempfile.mkdtemp(prefix=".new-", dir=parent))
+    draft = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=parent))
     try:
         with disk_errors(parent, size, what):
             _write_shards(folder, draft, set(names), on_progress, is_cancelled)
-            (draft / _DONE).write_text(json.dumps({"format": FORMAT}), "utf-8")
+            note = {"format": FORMAT, "source": str(folder.resolve())}
+            (draft / _DONE).write_text(json.dumps(note), "utf-8")
             shutil.rmtree(final, ignore_errors=True)
             draft.rename(final)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def _remove_older(folder: Path, kept: Path) -> None:
+    """Remove what was made of earlier states of the same model; each takes gigabytes."""
+    for other in kept.parent.iterdir():
+        if other != kept and _source_of(other) == str(folder.resolve()):
+            shutil.rmtree(other, ignore_errors=True)
+
+
+def _source_of(made: Path) -> str | None:
+    try:
+        note = json.loads((made / _DONE).read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return note.get("source") if isinstance(note, dict) else None
 
 
 def _write_shards(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from transformers import (
@@ -174,7 +176,22 @@ def test_a_cancelled_conversion_leaves_nothing_behind(tmp_path) -> None:
     with pytest.raises(Cancelled):
         ensure_int8(folder, ["lm_head.weight"], lambda progress: None, lambda: True)
     assert not int8_folder(folder).exists()
-    assert not list(int8_folder(folder).parent.glob(".new-*"))
+    assert not list(int8_folder(folder).parent.glob(f".{int8_folder(folder).name}.*"))
+
+
+def test_what_killed_and_earlier_conversions_left_is_removed(tmp_path) -> None:
+    def make(folder) -> Path:
+        return ensure_int8(folder, ["lm_head.weight"], lambda progress: None, lambda: False)
+
+    folder = save_tiny_model(tmp_path / "changing", seed=5)
+    other = make(save_tiny_model(tmp_path / "other", seed=5))
+    earlier = make(folder)
+    save_tiny_model(folder, seed=6)
+    killed = int8_folder(folder).parent / f".{int8_folder(folder).name}.abc"
+    killed.mkdir()
+    later = make(folder)
+    assert later != earlier
+    assert [path.exists() for path in (later, other, earlier, killed)] == [True, True, False, False]
 
 
 def test_int8_on_an_architecture_without_it_is_refused_by_name(tmp_path, monkeypatch) -> None:
