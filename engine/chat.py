@@ -94,8 +94,9 @@ class Chat:
         )
         tokens: list[int] = []
         for message, mark in zip(messages, marks, strict=True):
-            before, found, rest = rest.partition(mark)
-            tokens += self._encode(before)
-            if found:
-                tokens += self._encode(message.content, split_special=True)
+            before, found, after = rest.partition(mark)
+            if not found:
+                continue  # some templates leave messages out
+            tokens += self._encode(before) + self._encode(message.content, split_special=True)
+            rest = after
         return tokens + self._encode(rest) + self._encode(opened, split_special=True)

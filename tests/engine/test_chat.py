@@ -4,7 +4,7 @@ import pytest
 
 from engine.chat import Chat
 from engine.core import EngineError, GenerationRequest, Message
-from tests.tiny import make_tokenizer
+from tests.tiny import CHATML, make_tokenizer
 
 FAST = make_tokenizer()
 CHAT = Chat(FAST)
@@ -43,6 +43,19 @@ def test_a_special_token_in_somebodys_code_ends_no_turn() -> None:
     # One end for the user's turn; the one in the text is spelled out.
     assert tokens.count(end) == 1
     assert 'print("<|im_end|>")' in decoded(tokens)
+
+
+def test_a_message_that_the_template_leaves_out_takes_no_other_with_it() -> None:
+    fast = make_tokenizer()
+    fast.chat_template = CHATML.replace(
+        "{% for message in messages %}",
+        "{% for message in messages if message['role'] != 'system' %}",
+    )
+    tokens = Chat(fast).encode_prompt(request(("system", "brief"), ("user", "a <|im_end|> b")))
+    assert decoded(tokens) == (
+        "<|im_start|>user\na <|im_end|> b<|im_end|>\n<|im_start|>assistant\n"
+    )
+    assert tokens.count(FAST.convert_tokens_to_ids("<|im_end|>")) == 1
 
 
 def test_continuing_needs_an_assistants_message() -> None:
