@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from engine.core import EngineError
+from engine.core import Cancelled, EngineError, IsCancelled, never_cancelled
 from engine.kv_cache import common_prefix
 from engine.loader import LoadedModel
 
@@ -22,17 +22,31 @@ class GreedyDraftModel:
     def __init__(self, model: LoadedModel) -> None:
         self._runner = model.runner
         self._cache = model.runner.new_cache(1)
+        self._is_cancelled: IsCancelled = never_cancelled
+
+    def begin(self, is_cancelled: IsCancelled) -> None:
+        """Serve another answer, whose `is_cancelled` is asked after every prefill chunk."""
+        self._is_cancelled = is_cancelled
 
     def greedy(self, context: Sequence[int], limit: int) -> tuple[list[int], float]:
-        """Return up to `limit` tokens and the probability of the first."""
+        """Return up to `limit` tokens and the probability of the first.
+
+        Raises:
+            Cancelled: `is_cancelled` answered True while the context was read.
+        """
         wanted = list(context)
         limit = min(limit, LONGEST, self._runner.max_context - len(wanted))
         if limit < 1:
             return [], 0.0
         same = min(common_prefix(wanted, self._cache.tokens), len(wanted) - 1)
-        self._cache.rollback(self._cache.length - same)
+        if same:
+            self._cache.rollback(self._cache.length - same)
+        else:
+            # Not the old one: it may have grown for a context many times as long.
+            self._cache = self._runner.new_cache(len(wanted) + LONGEST)
         for _ in self._runner.prefill(self._cache, wanted[same:-1]):
-            pass
+            if self._is_cancelled():
+                raise Cancelled
         tokens: list[int] = []
         first = 0.0
         last = wanted[-1]

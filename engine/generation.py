@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from drafters.cascade import CascadeDrafter
 from drafters.core import DraftContext, Drafter
-from drafters.model import DraftModel, ModelDrafter
+from drafters.model import ModelDrafter
 from drafters.ngram import NgramDrafter
 from drafters.source import SourceDrafter
 from engine.chat import SourceTokens
@@ -24,6 +24,7 @@ from engine.core import (
     IsCancelled,
     Progress,
 )
+from engine.draft_model import GreedyDraftModel
 from engine.kv_cache import KVCache
 from engine.loader import LoadedModel
 from engine.loop import Pass, verify_loop
@@ -36,7 +37,7 @@ NO_SOURCE = SourceTokens([], [])
 
 def generate(
     target: LoadedModel,
-    draft_model: DraftModel | None,
+    draft_model: GreedyDraftModel | None,
     prefix: PrefixCache,
     request: GenerationRequest,
     is_cancelled: IsCancelled,
@@ -57,6 +58,8 @@ def generate(
         stats.cached_prompt_tokens = cache.length
         yield from _prefill(target, cache, prompt, stats, is_cancelled)
         if limit:
+            if draft_model is not None:
+                draft_model.begin(is_cancelled)
             drafter = _drafter(request, draft_model)
             if drafter is not None:
                 drafter.begin(DraftContext(prompt, source.tokens))
@@ -104,7 +107,7 @@ def _encode_source(target: LoadedModel, request: GenerationRequest) -> SourceTok
     return target.chat.encode_source(request.source, request.stop[0] if request.stop else "")
 
 
-def _drafter(request: GenerationRequest, draft_model: DraftModel | None) -> Drafter | None:
+def _drafter(request: GenerationRequest, draft_model: GreedyDraftModel | None) -> Drafter | None:
     if not request.draft:
         return None
     fallback = ModelDrafter(draft_model) if draft_model is not None else None

@@ -196,6 +196,16 @@ def test_a_draft_model_drafts_and_changes_nothing(tiny_qwen2) -> None:
     assert run(tiny_qwen2, a_request(), draft_model=small)[0] == plain
 
 
+def test_reading_the_prompt_with_the_draft_model_can_be_cancelled(tiny_qwen2) -> None:
+    small = GreedyDraftModel(tiny_qwen2)
+    small.begin(lambda: True)
+    with pytest.raises(Cancelled):
+        small.greedy([5] * 300, 4)
+    assert small._cache.length == tiny_qwen2.runner.prefill_chunk
+    small.begin(lambda: False)
+    assert small.greedy([5] * 300, 4) == GreedyDraftModel(tiny_qwen2).greedy([5] * 300, 4)
+
+
 def test_a_draft_model_with_another_tokenizer_is_refused(tiny_qwen2) -> None:
     other = make_tokenizer()
     other.add_tokens(["<|other|>"])
