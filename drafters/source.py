@@ -37,7 +37,7 @@ class SourceDrafter:
         self._places: dict[int, list[int]] = {}
         self._beam: list[tuple[int, float]] = []
         self._run = 0
-        self._settled = 0
+        self._edits = 0
 
     def begin(self, context: DraftContext) -> None:
         """Index the source and stand at its start."""
@@ -47,11 +47,13 @@ class SourceDrafter:
             self._places.setdefault(token, []).append(place)
         self._beam = [(0, 0.0)]
         self._run = 0
-        self._settled = 0
+        self._edits = 0
 
     def propose(self, limit: int) -> Draft:
         """Return the source from the best place on; empty past the end of the source."""
-        place = self._beam[0][0] if self._beam else 0
+        if not self._beam:
+            return NO_DRAFT  # not begun
+        place = self._beam[0][0]
         tokens = self._source[place : place + limit]
         if not tokens:
             return NO_DRAFT
@@ -63,15 +65,10 @@ class SourceDrafter:
             self._advance(token)
         self._advance(next_token)
 
-    @property
-    def place(self) -> int:
-        """Index in the source of the token that the best hypothesis expects next."""
-        return self._beam[0][0] if self._beam else 0
-
     def _confidence(self) -> float:
         # Right after an edit nothing has matched yet: a coin toss. Each matching
         # token since then halves the doubt.
-        if not self._settled:
+        if not self._edits:
             return 0.9
         return 1.0 - 0.5 ** (1 + min(self._run, RUN_CAP))
 
@@ -79,13 +76,13 @@ class SourceDrafter:
         place, _ = self._beam[0]
         if place < len(self._source) and self._source[place] == token:
             self._run = min(self._run + 1, RUN_CAP)
-            if self._run >= 4 or not self._settled:
+            if self._run >= 4 or not self._edits:
                 # Firmly aligned: the other hypotheses have had their chance.
                 self._beam = [(place + 1, 0.0)]
                 return
         else:
             self._run = 0
-            self._settled += 1
+            self._edits += 1
         self._beam = self._next_beam(token)
 
     def _next_beam(self, token: int) -> list[tuple[int, float]]:
