@@ -39,6 +39,7 @@ _OF_ERROR = {
     "instruction_too_long": ExitCode.USAGE,
     "invalid_engine_url": ExitCode.USAGE,
     "no_span": ExitCode.TARGET,
+    "parse_timeout": ExitCode.TARGET,
     "no_symbol": ExitCode.TARGET,
     "ambiguous_symbol": ExitCode.TARGET,
     "empty_selection": ExitCode.TARGET,
