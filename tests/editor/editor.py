@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -77,9 +77,10 @@ class Editor:
         engine: ScriptedEngine | None = None,
         *,
         options: dict[str, Any] | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> AsyncIterator[Editor]:
         editor = cls(client)
-        await editor.start(engine)
+        await editor.start(engine, environment)
         await editor.initialize(options)
         try:
             yield editor
@@ -88,15 +89,17 @@ class Editor:
         finally:
             await editor.stop()
 
-    async def start(self, engine: ScriptedEngine | None = None) -> None:
-        """Start the server process, without a word to it."""
+    async def start(
+        self, engine: ScriptedEngine | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
+        """Start the server process, without a word to it; `environment` is added to ours."""
         register_lsp_features(self.lsp)
         self._register()
         kept = {k: v for k, v in os.environ.items() if not k.startswith("REDRAFT_")}
-        environment = {**kept, "REDRAFT_LOG": "info"}
+        added = {"REDRAFT_LOG": "info", **(environment or {})}
         if engine is not None:
-            environment["REDRAFT_ENGINE_URL"] = engine.url
-        await PyglsClient.start_io(self.lsp, SERVER, "--stdio", env=environment)
+            added["REDRAFT_ENGINE_URL"] = engine.url
+        await PyglsClient.start_io(self.lsp, SERVER, "--stdio", env={**kept, **added})
         self._stderr_task = asyncio.create_task(self._read_stderr())
 
     async def initialize(self, options: dict[str, Any] | None = None) -> types.InitializeResult:
@@ -462,7 +465,7 @@ class Editor:
         """All progress values so far, of all tokens."""
         return [value for values in self.lsp.progress_reports.values() for value in values]
 
-    async def wait_for(self, holds: Callable[[], Any]) -> Any:
+    async def wait_for(self, holds: Callable[[], Any], seconds: float = WAIT_SECONDS) -> Any:
         """Wait until something that the server sends makes this true; return its value."""
 
         async def wait() -> Any:
@@ -471,7 +474,7 @@ class Editor:
                 await self._moved.wait()
             return value
 
-        return await asyncio.wait_for(wait(), WAIT_SECONDS)
+        return await asyncio.wait_for(wait(), seconds)
 
     async def wait_for_text(self, text: str) -> None:
         await self.wait_for(lambda: self.edits)
