@@ -121,7 +121,7 @@ def start_job(server: RedraftServer, params: RewriteParams, *, announce: bool = 
 async def _work(server: RedraftServer, running: Running) -> RewriteResult:
     job = running.job
     result: RewriteResult | None = None
-    async with aclosing(rewrite(job.request, server.session.engine)) as events:  # type: ignore[type-var]
+    async with aclosing(rewrite(job.request, server.session.engine)) as events:
         async for event in events:
             if isinstance(event, Progress):
                 _on_progress(server, running, event)

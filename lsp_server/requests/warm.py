@@ -52,7 +52,7 @@ def _answer(outcome: asyncio.Future[dict[str, Any]], task: asyncio.Task[bool]) -
 async def _warm(server: RedraftServer, request: RewriteRequest) -> bool:
     body = {**request_body(request, build_prompt(request)), "max_tokens": 0}
     try:
-        async with aclosing(server.session.engine.generate(body)) as events:  # type: ignore[type-var]
+        async with aclosing(server.session.engine.generate(body)) as events:
             async for _ in events:
                 pass
     except RewriteError as error:

@@ -8,8 +8,6 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator
-from typing import cast
 
 from rich.console import Console
 
@@ -18,7 +16,6 @@ from lsp_server.core import (
     HunksUpdate,
     Progress,
     RewriteError,
-    RewriteEvent,
     RewriteRequest,
     RewriteResult,
 )
@@ -157,7 +154,7 @@ async def _rewrite(
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
     async with (
         contextlib.aclosing(EngineClient(endpoint)) as client,
-        contextlib.aclosing(_events(request, client)) as events,
+        contextlib.aclosing(rewrite(request, client)) as events,
     ):
         async for event in events:
             if isinstance(event, RewriteResult):
@@ -167,11 +164,6 @@ async def _rewrite(
             elif isinstance(event, Progress):
                 reporter.progress(event)
     raise RewriteError("internal", "The rewrite ended without a result; run it again.")
-
-
-def _events(request: RewriteRequest, client: EngineClient) -> AsyncGenerator[RewriteEvent, None]:
-    # `rewrite` is written as a generator, whatever its annotation promises.
-    return cast("AsyncGenerator[RewriteEvent, None]", rewrite(request, client))
 
 
 def _positive(value: str) -> int:
