@@ -54,8 +54,9 @@ class Machine:
 
     async def wait_for_health(self, **expected: Any) -> None:
         async def wait() -> None:
-            while not (expected.items() <= dict(await self.health() or {}).items()):
-                await asyncio.sleep(0.01)  # noqa: ASYNC110 - it is another process
+            # Nothing announces what another process does, so we look.
+            while not expected.items() <= dict(await self.health() or {}).items():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
 
         await asyncio.wait_for(wait(), SECONDS)
 
