@@ -199,6 +199,11 @@ def _result_of(job: Job, task: asyncio.Task[RewriteResult]) -> RewriteResult:
 
 async def _apply_and_finish(server: RedraftServer, running: Running) -> None:
     job = running.job
+    if job.stop is not None and running.task is not None:
+        # Cancelled in the moment before this began: nothing has been sent.
+        job.result = _result_of(job, running.task)
+        finish_running(server, running)
+        return
     try:
         outcome = await apply_job(server, job, job.hunks)
         job.applied, job.message = outcome.applied, outcome.message

@@ -41,6 +41,9 @@ def job_in_review(server: RedraftServer, params: Any) -> Job:
 
 
 async def _accept(server: RedraftServer, job: Job, wanted: frozenset[str] | None) -> dict[str, Any]:
+    if server.session.jobs.get(job.id) is not job:
+        # Rejected or cancelled in the same breath.
+        return {"applied": False, "message": job_missing(server, job.id).message, "remaining": []}
     chosen = tuple(h for h in job.hunks if wanted is None or h.id in wanted)
     if not chosen:
         text = "None of these hunks belongs to this rewrite."
