@@ -78,7 +78,7 @@ def read_rewrite(params: Any, settings: Settings) -> RewriteParams:
     instruction, preset = _text(given, "instruction"), _text(given, "preset")
     if instruction is None and preset is None:
         raise JsonRpcInvalidParams("One of `instruction` and `preset` must be given.")
-    draft, temperature, seed = _flag(given, "draft"), _number(given), _integer(given, "seed")
+    draft, temperature, seed = _flag(given, "draft"), _number(given), _seed(given)
     return RewriteParams(
         place=place,
         instruction=instruction or "",
@@ -135,6 +135,13 @@ def _integer(given: Mapping[str, Any], key: str) -> int | None:
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
     raise JsonRpcInvalidParams(f"`{key}` must be a whole number.")
+
+
+def _seed(given: Mapping[str, Any]) -> int | None:
+    seed = _integer(given, "seed")
+    if seed is not None and not -(2**63) <= seed < 2**63:
+        raise JsonRpcInvalidParams("`seed` must fit in 64 bits.")
+    return seed
 
 
 def _number(given: Mapping[str, Any]) -> float | None:

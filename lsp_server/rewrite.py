@@ -68,7 +68,18 @@ def check_request(request: RewriteRequest) -> None:
             f"The instruction has {len(request.instruction):,} characters; "
             f"at most {MAX_INSTRUCTION_CHARS:,} are read.",
         )
-    if not request.text[request.span.start : request.span.end].strip():
+    if not is_unicode(request.instruction):
+        raise RewriteError(
+            "bad_instruction", "The instruction holds bytes or halves of characters; retype it."
+        )
+    source = request.text[request.span.start : request.span.end]
+    if not is_unicode(source):
+        raise RewriteError(
+            "bad_selection",
+            "The code holds half of a character (a lone surrogate), which no model can read; "
+            "remove it or select other lines.",
+        )
+    if not source.strip():
         raise RewriteError(
             "empty_selection", "The selection holds no code; select the code to rewrite."
         )
@@ -78,6 +89,15 @@ def check_request(request: RewriteRequest) -> None:
             f"The selection has {request.span.end - request.span.start:,} characters, more than "
             f"any model's window takes here ({MAX_SPAN_CHARS:,}); select a smaller part.",
         )
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text is whole characters: JSON and command lines can bring lone surrogates."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def request_body(request: RewriteRequest, prompt: Prompt) -> dict[str, Any]:

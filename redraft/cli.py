@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from redraft import __version__
 from redraft.exit_codes import EXPLANATION, ExitCode
+from redraft.interrupts import raise_on_signals
 
 _COMMANDS = {
     "rewrite": "rewrite a function, a class or some lines of a file",
@@ -44,14 +45,20 @@ class Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code; docs/cli.md lists the codes."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    as_json = "--json" in arguments
     try:
+        raise_on_signals()
         code = _dispatch(arguments)
         sys.stdout.flush()
         return code
     except UsageError as error:
-        return _usage(error, as_json="--json" in arguments)
+        return _usage(error, as_json=as_json)
     except KeyboardInterrupt:
-        print("redraft: Interrupted.", file=sys.stderr)
+        # Commands handle it themselves; this one came while they were being imported.
+        if as_json:
+            _print_json("cancelled", "interrupted", "Interrupted before anything was done.")
+        else:
+            print("redraft: Interrupted.", file=sys.stderr)
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
         # The reader, such as `head`, has gone. Python would complain again when it
@@ -85,13 +92,16 @@ def _dispatch(arguments: list[str]) -> int:
 
 def _usage(error: UsageError, as_json: bool) -> int:
     if as_json:
-        import json
-
-        message = f"The command line is wrong: {error.message}."
-        print(json.dumps({"status": "failed", "code": "usage", "message": message}))
+        _print_json("failed", "usage", f"The command line is wrong: {error.message}.")
     else:
         print(f"{error.usage.rstrip()}\nredraft: {error.message}", file=sys.stderr)
     return ExitCode.USAGE
+
+
+def _print_json(status: str, code: str, message: str) -> None:
+    import json
+
+    print(json.dumps({"status": status, "code": code, "message": message}))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from redraft import render
 from redraft.diffs import line_edits, unified_diff
 from redraft.exit_codes import ExitCode, exit_code_of_status
 from redraft.files import SourceFile, write_source
+from redraft.interrupts import uninterrupted
 
 _STATS = (
     "tokens",
@@ -64,7 +65,8 @@ def finish(
     if result.status is Status.OK:
         new_text = apply_hunks(source.text, result.hunks)
         if mode.write:
-            write_source(source, new_text)
+            with uninterrupted():
+                write_source(source, new_text)
     if mode.json:
         print_json(result_object(request, result))
         return exit_code_of_status(result.status)

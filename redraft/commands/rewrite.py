@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import os
-import signal
+import re
 import sys
 
 from rich.console import Console
@@ -22,12 +22,15 @@ from lsp_server.core import (
 from lsp_server.engine_client import Endpoint, EngineClient
 from lsp_server.languages import language_of
 from lsp_server.rewrite import rewrite
-from redraft import exit_codes, outcome, render
+from redraft import exit_codes, interrupts, outcome, render
 from redraft.exit_codes import ExitCode, exit_code_of_error
 from redraft.files import SourceFile, read_source
 from redraft.target import find_span, parse_at, parse_lines, parse_symbol
 
 HELP = "rewrite a function, a class or some lines of a file"
+# What the engine takes (docs/engine-api.md); said here before anything is started.
+MAX_TOKENS = 1_000_000
+MAX_NAME_CHARS = 4096
 
 
 def add_parser(subparsers: argparse._SubParsersAction) -> None:
@@ -61,10 +64,14 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     )
     parser.add_argument("--instruction", required=True, metavar="TEXT", help="what to change")
     model = parser.add_argument_group("model")
-    model.add_argument("--model", help="a name of `redraft models list`, a hub id, folder or file")
-    model.add_argument("--draft-model", metavar="MODEL", help="a smaller model that drafts")
+    model.add_argument(
+        "--model", type=_name, help="a name of `redraft models list`, a hub id, folder or file"
+    )
+    model.add_argument(
+        "--draft-model", type=_name, metavar="MODEL", help="a smaller model that drafts"
+    )
     model.add_argument("--no-draft", action="store_true", help="plain decoding, a token a pass")
-    model.add_argument("--seed", type=int, default=0, metavar="N")
+    model.add_argument("--seed", type=_seed, default=0, metavar="N")
     model.add_argument(
         "--temperature", type=_temperature, default=0.0, metavar="T", help="0, greedy, by default"
     )
@@ -121,6 +128,7 @@ def _run(args: argparse.Namespace) -> int:
         reporter = render.LineReporter(Console(stderr=True))
     with reporter:
         result = asyncio.run(_rewrite(request, endpoint, reporter))
+    interrupts.raise_on_signals()
     return outcome.finish(mode, source, request, result)
 
 
@@ -150,8 +158,7 @@ async def _rewrite(
     """Run to the end; Ctrl-C closes the connection first, which stops the engine's work."""
     task = asyncio.current_task()
     if task is not None:
-        with contextlib.suppress(NotImplementedError):  # Windows: KeyboardInterrupt does it
-            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
+        interrupts.cancel_on_signals(task)
     async with (
         contextlib.aclosing(EngineClient(endpoint)) as client,
         contextlib.aclosing(rewrite(request, client)) as events,
@@ -167,9 +174,24 @@ async def _rewrite(
 
 
 def _positive(value: str) -> int:
-    if not value.isascii() or not value.isdigit() or int(value) < 1:
-        raise argparse.ArgumentTypeError(f"{value!r} is not a whole number from 1 up")
+    if not (re.fullmatch("[0-9]{1,7}", value) and 1 <= int(value) <= MAX_TOKENS):
+        raise argparse.ArgumentTypeError(
+            f"{value[:40]!r} is not a whole number from 1 to {MAX_TOKENS:,}"
+        )
     return int(value)
+
+
+def _seed(value: str) -> int:
+    # The engine takes 64 bits, and Python reads no more than 4,300 digits.
+    if not (re.fullmatch("-?[0-9]{1,19}", value) and -(2**63) <= int(value) < 2**63):
+        raise argparse.ArgumentTypeError(f"{value[:40]!r} is not a whole number of 64 bits")
+    return int(value)
+
+
+def _name(value: str) -> str:
+    if len(value) > MAX_NAME_CHARS or not value.isprintable():
+        raise argparse.ArgumentTypeError(f"{value[:40]!r} is not a name of a model")
+    return value
 
 
 def _temperature(value: str) -> float:

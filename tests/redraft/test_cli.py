@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import os
 import pty
@@ -17,6 +18,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from redraft import __version__
+from redraft.cli import main
+from redraft.files import read_source, write_source
+from redraft.interrupts import uninterrupted
 from tests.editor.scripted_engine import CutOff, Die, Fail, Hang, Report, ScriptedEngine, Text
 
 SHELF = """\
@@ -281,7 +285,7 @@ USAGE = [
     (["--instruction", " \n"], "The instruction is empty"),
     (["--instruction", "x", "--diff", "--write"], "--diff cannot be combined"),
     (["--instruction", "x", "--temperature", "nan"], "'nan' is not a number from 0 to 2"),
-    (["--instruction", "x", "--max-tokens", "0"], "'0' is not a whole number from 1 up"),
+    (["--instruction", "x", "--max-tokens", "0"], "'0' is not a whole number from 1 to 1,000,000"),
     (["--instruction", "x", "--lines", "1-2"], "not allowed with argument"),
     ([], "--instruction"),
 ]
@@ -369,14 +373,17 @@ async def test_an_answer_that_may_not_be_applied_is_exit_code_6(
     assert file.read_text() == SHELF
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("as_json", [False, True])
-async def test_ctrl_c_stops_the_engines_work_and_leaves_the_file(engine, file, as_json) -> None:
+async def test_an_interrupt_stops_the_engines_work_and_leaves_the_file(
+    engine, file, as_json, number
+) -> None:
     engine.script(Text("def total(shelves):\n"), Hang())
     process = await start(
         "rewrite", file, *TOTAL, "--write", "--engine-url", engine.url, *["--json"] * as_json
     )
     await engine.wait_for_requests(1)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     await engine.wait_for_disconnects(1)
     done = await end(process)
     assert done.code == 130
@@ -385,6 +392,65 @@ async def test_ctrl_c_stops_the_engines_work_and_leaves_the_file(engine, file, a
     else:
         assert "Interrupted" in done.err
     assert file.read_text() == SHELF
+
+
+def test_an_interrupt_while_the_command_is_imported_is_one_json_object(monkeypatch, capsys) -> None:
+    def import_module(_name: str) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(importlib, "import_module", import_module)
+    try:
+        assert main(["rewrite", "a.py", "--json"]) == 130
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert json.loads(capsys.readouterr().out)["status"] == "cancelled"
+
+
+def test_an_interrupt_cannot_come_between_the_write_and_its_report(file, monkeypatch) -> None:
+    source = read_source(file)
+    real = os.replace
+
+    def replace(*arguments: Any) -> None:
+        real(*arguments)
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(os, "replace", replace)
+    with uninterrupted():
+        write_source(source, REWRITTEN)
+    assert file.read_text() == REWRITTEN
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert os.listdir(file.parent) == [file.name]
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--seed", str(2**63)),
+        ("--seed", "9" * 5000),
+        ("--seed", "1.5"),
+        ("--max-tokens", "0"),
+        ("--max-tokens", "1000001"),
+        ("--max-tokens", "9" * 5000),
+        ("--temperature", "nan"),
+        ("--temperature", "-1"),
+        ("--model", "two\nlines"),
+        ("--model", "x" * 5000),
+        ("--model", b"bad\xff"),
+        ("--draft-model", "two\nlines"),
+        ("--instruction", b"bad\xff"),
+    ],
+)
+async def test_a_value_that_no_engine_takes_is_refused_before_one_is_asked(
+    engine, file, option, value
+) -> None:
+    arguments = [file, *TOTAL, "--json", option, os.fsdecode(value)]
+    done = await rewrite(engine, *arguments)
+    assert done.code == 2
+    assert done.object["status"] == "failed"
+    assert len(done.object["message"]) < 200
+    assert engine.requests == []
 
 
 async def test_a_reader_that_goes_away_is_no_traceback(engine, file) -> None:

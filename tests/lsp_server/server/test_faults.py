@@ -133,6 +133,7 @@ async def test_another_version_is_refused_as_modified(editor: Editor) -> None:
         ({"preset": "nonsense"}, "preset"),
         ({"draft": "no"}, "draft"),
         ({"seed": "1"}, "seed"),
+        ({"seed": 2**63}, "seed"),
         ({"temperature": 3}, "temperature"),
         ({"temperature": "hot"}, "temperature"),
         ({"model": 1}, "model"),
@@ -205,6 +206,22 @@ async def test_a_lone_surrogate_in_the_file_does_no_harm(
     assert result["status"] == "ok", result["message"]
     await editor.accept(result["jobId"])
     assert editor.text == before.replace("size", "surface")
+
+
+@pytest.mark.parametrize(
+    ("text", "instruction", "code"),
+    [
+        ("def f():\n    return '\ud83d'\n", "rename", "bad_selection"),
+        ("def f():\n    return 1\n", "rename \udc80", "bad_instruction"),
+    ],
+)
+async def test_half_a_character_in_what_the_model_reads_is_refused(
+    editor: Editor, text: str, instruction: str, code: str
+) -> None:
+    editor.open("a.py", text)
+    where = editor.where(editor.find("return"))
+    error = await _error(editor, "redraft/rewrite", {**where, "instruction": instruction})
+    assert (error.code, _code(error)) == (-32803, code)
 
 
 async def test_a_rewrite_can_be_repeated_under_the_same_name_after_its_end(
