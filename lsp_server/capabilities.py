@@ -12,10 +12,8 @@ from typing import Any
 from lsprotocol import types
 from pygls.capabilities import ServerCapabilitiesBuilder, get_capability
 
+from lsp_server.engine_http import API_KEY_VARIABLE, ENGINE_URL_VARIABLE
 from lsp_server.text.positions import Encoding
-
-ENGINE_URL_VARIABLE = "REDRAFT_ENGINE_URL"
-API_KEY_VARIABLE = "REDRAFT_API_KEY"
 
 _ENCODINGS: Mapping[str, Encoding] = {"utf-8": "utf-8", "utf-16": "utf-16", "utf-32": "utf-32"}
 

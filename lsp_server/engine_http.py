@@ -11,6 +11,9 @@ import httpx
 
 from lsp_server.core import RewriteError
 
+ENGINE_URL_VARIABLE = "REDRAFT_ENGINE_URL"
+API_KEY_VARIABLE = "REDRAFT_API_KEY"
+
 CONNECT_SECONDS = 5.0
 ERROR_BYTES = 64 * 1024
 

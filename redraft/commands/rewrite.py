@@ -20,6 +20,7 @@ from lsp_server.core import (
     RewriteResult,
 )
 from lsp_server.engine_client import Endpoint, EngineClient
+from lsp_server.engine_http import API_KEY_VARIABLE, ENGINE_URL_VARIABLE
 from lsp_server.languages import language_of
 from lsp_server.rewrite import rewrite
 from redraft import exit_codes, interrupts, outcome, render
@@ -117,8 +118,9 @@ def _run(args: argparse.Namespace) -> int:
     source = read_source(args.file)
     request = _request(args, source)
     endpoint = None
-    if args.engine_url:
-        endpoint = Endpoint(args.engine_url, os.environ.get("REDRAFT_API_KEY"))
+    engine_url = args.engine_url or os.environ.get(ENGINE_URL_VARIABLE)
+    if engine_url:
+        endpoint = Endpoint(engine_url, os.environ.get(API_KEY_VARIABLE))
     live = sys.stdout.isatty() and not (args.json or args.diff)
     mode = outcome.Mode(write=args.write, json=args.json, live=live)
     reporter: render.Reporter

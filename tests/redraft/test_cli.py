@@ -353,6 +353,18 @@ async def test_an_engine_that_is_not_there_is_exit_code_1(tmp_path, file) -> Non
     assert "Nothing answers at" in done.err
 
 
+async def test_the_engine_may_be_named_by_the_environment(engine, file, monkeypatch) -> None:
+    monkeypatch.setenv("REDRAFT_ENGINE_URL", engine.url)
+    assert (await redraft("rewrite", file, *TOTAL, "--json")).code == 0
+    assert len(engine.requests) == 1
+
+
+async def test_an_empty_instruction_is_exit_code_2(engine, file) -> None:
+    done = await rewrite(engine, file, "--symbol", "total", "--instruction", " \n", "--json")
+    assert (done.code, done.object["code"]) == (2, "empty_instruction")
+    assert engine.requests == []
+
+
 NOT_APPLIED = [
     ((Text("def total(shelves):\n    pieces"), CutOff()), "cut_off"),
     ((Text("   \n"),), "empty"),
