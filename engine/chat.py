@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from jinja2 import TemplateSyntaxError
+
 from engine.core import EngineError, GenerationRequest, Message
 
 
@@ -74,9 +76,16 @@ class Chat:
                 tokenize=False,
                 add_generation_prompt=True,
             )
+        except TemplateSyntaxError as error:
+            raise EngineError(
+                "unsupported_model",
+                f"The model's chat template is damaged ({str(error).rstrip('.')}); "
+                "fetch the model anew.",
+            ) from error
         except Exception as error:  # the template is the model's own program
             raise EngineError(
-                "invalid_request", f"The model's chat template refused the messages: {error}."
+                "invalid_request",
+                f"The model's chat template refused the messages: {str(error).rstrip('.')}.",
             ) from error
 
     def _encode(self, text: str, split_special: bool = False) -> list[int]:

@@ -5,6 +5,7 @@ safetensors only, and no code of a checkpoint is ever run.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from tokenizers.normalizers import NFC, NFKC
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from engine.chat import Chat
 from engine.core import (
+    Cancelled,
     EngineError,
     IsCancelled,
     OnProgress,
@@ -27,6 +28,8 @@ from engine.core import (
 )
 from engine.int8.model import MODEL_TYPES, can_run_int8, load_int8_model
 from engine.runner import EagerRunner, Runner
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,8 @@ def load_model(
     with _loading_errors(name, chosen):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        backend = _backend(name, tokenizer)
+        chat = Chat(tokenizer)
         window = int(getattr(config.get_text_config(), "max_position_embeddings", 4096))
         if _wants_int8(config, chosen, dtype):
             model = load_int8_model(folder, config, on_progress, is_cancelled)
@@ -83,8 +88,14 @@ def load_model(
         else:
             model = _load_float(folder, config, chosen, _dtype(dtype, chosen))
             runner = EagerRunner(model, window)
+        return LoadedModel(name, runner, chat, backend, _end_tokens(model, tokenizer))
+
+
+def _backend(name: str, tokenizer: Any) -> Any:
+    """Return the bare tokenizer; raise EngineError where there is none that can be used."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
+    # Without its files, transformers makes a tokenizer that turns every text into nothing.
+    if backend is None or not backend.encode("x = 1", add_special_tokens=False).ids:
         raise EngineError(
             "unsupported_model",
             f"{name} has no fast tokenizer (tokenizer.json), which redraft needs.",
@@ -92,25 +103,24 @@ def load_model(
     # Some tokenizer classes compose characters (NFC), so a decomposed letter would come
     # back composed: bytes of the user's text would change. Models know both forms.
     backend.normalizer = without_composing(backend.normalizer)
-    return LoadedModel(
-        name=name,
-        runner=runner,
-        chat=Chat(tokenizer),
-        tokenizer=backend,
-        end_tokens=_end_tokens(model, tokenizer),
-    )
+    return backend
 
 
 def _load_float(folder: Path, config: Any, device: torch.device, dtype: torch.dtype) -> Any:
-    model = AutoModelForCausalLM.from_pretrained(
+    loaded: Any = AutoModelForCausalLM.from_pretrained(
         folder,
         config=config,
         dtype=dtype,
         use_safetensors=True,
         trust_remote_code=False,
         attn_implementation="sdpa",
+        output_loading_info=True,
     )
-    return model.to(device)  # pyright: ignore[reportArgumentType]
+    model, report = loaded
+    if missing := sorted(report["missing_keys"]):
+        # transformers would fill them with random numbers.
+        raise EngineError("unsupported_model", f"{folder} lacks the weights {missing[0]}.")
+    return model.to(device)
 
 
 def _wants_int8(config: Any, device: torch.device, dtype: str | None) -> bool:
@@ -132,13 +142,16 @@ def _loading_errors(name: str, device: torch.device) -> Iterator[None]:
     """Turn what transformers and torch raise while loading into errors for people."""
     try:
         yield
+    except (EngineError, Cancelled):
+        raise
     except (torch.OutOfMemoryError, MemoryError) as error:
         raise EngineError(
             "out_of_memory",
             f"{name} does not fit into the memory of {device}; take a smaller model "
             "or free some memory.",
         ) from error
-    except (ValueError, OSError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
+    except Exception as error:  # a damaged folder makes transformers raise anything
+        log.warning("%s could not be loaded", name, exc_info=True)
         raise EngineError(
             "unsupported_model", f"{name} could not be loaded: {_first_line(error)}"
         ) from error
@@ -194,5 +207,7 @@ def _use_all_cores() -> None:
 
 
 def _first_line(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"{error} is missing."
     text = str(error).strip().splitlines()
-    return text[0] if text else type(error).__name__
+    return f"{text[0].rstrip('.')}." if text else f"{type(error).__name__}."

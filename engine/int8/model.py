@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,10 @@ from accelerate import init_empty_weights
 from torch import nn
 from transformers import AttentionInterface, AttentionMaskInterface, AutoModelForCausalLM
 
-from engine.core import IsCancelled, OnProgress
+from engine.core import EngineError, IsCancelled, OnProgress
 from engine.int8.attention import NAME, row_invariant_attention
 from engine.int8.linear import Int8Linear, is_supported
-from engine.int8.weights import ensure_int8, read_tensors
+from engine.int8.weights import ensure_int8, read_shapes, read_tensors
 
 MODEL_TYPES = ("qwen2", "qwen3", "llama", "mistral")
 """Architectures whose every weight matrix is a linear layer and whose attention is plain."""
@@ -56,7 +57,7 @@ def load_int8_model(
     """Return the model in `folder` with int8 linears, on the CPU.
 
     Raises:
-        EngineError: `disk_full`.
+        EngineError: `disk_full`; `unsupported_model` when the weights do not fit the config.
         Cancelled: `is_cancelled` answered True.
     """
     with init_empty_weights(include_buffers=False):
@@ -69,14 +70,18 @@ def load_int8_model(
     # A tied head is not stored; it reads the embedding's weight.
     tied = bool(config.tie_word_embeddings)
     stored = {name: f"{embedding if tied and name == head else name}.weight" for name in linears}
+    expected = {n: list(t.shape) for n, t in model.state_dict().items()}
+    if tied:
+        expected.pop(f"{head}.weight", None)
+    _check_shapes(folder, expected)
     int8 = dict(read_tensors(ensure_int8(folder, list(stored.values()), on_progress, is_cancelled)))
     floats = {n: t for n, t in read_tensors(folder) if n not in int8 or n == f"{embedding}.weight"}
-    for name, tensor in floats.items():
-        if not name.endswith("rotary_emb.inv_freq"):
-            _assign(model, name, tensor, as_table=name == f"{embedding}.weight")
+    for name in expected.keys() & floats.keys():
+        _assign(model, name, floats[name], as_table=name == f"{embedding}.weight")
 
     def packed(name: str) -> Int8Linear:
-        weight, bias = stored[name], floats.get(f"{name}.bias")
+        weight = stored[name]
+        bias = floats[f"{name}.bias"] if f"{name}.bias" in expected else None
         return Int8Linear(
             int8[weight], int8[f"{weight}.scale"], None if bias is None else bias.float()
         )
@@ -88,6 +93,19 @@ def load_int8_model(
         for name, linear in zip(largest_first, pool.map(packed, largest_first), strict=True):
             _replace(model, name, linear)
     return model.eval()
+
+
+def _check_shapes(folder: Path, expected: Mapping[str, list[int]]) -> None:
+    """Raise EngineError unless the folder has every weight, in its shape."""
+    found = dict(read_shapes(folder))
+    for name, shape in expected.items():
+        if found.get(name) != shape:
+            has = f"has the shape {found[name]}" if name in found else "is missing"
+            raise EngineError(
+                "unsupported_model",
+                f"The weights in {folder} do not fit its config.json: {name} {has}, "
+                f"where {shape} is needed; fetch the model anew.",
+            )
 
 
 def _assign(model: nn.Module, name: str, tensor: torch.Tensor, as_table: bool) -> None:

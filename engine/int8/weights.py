@@ -6,8 +6,9 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import safe_open
@@ -50,11 +51,11 @@ def ensure_int8(
         Cancelled: `is_cancelled` answered True.
     """
     final = int8_folder(folder)
-    if (final / _DONE).exists():
+    if _is_whole(final):
         return final
     waiting = Progress("converting", None, "another redraft is converting it")
     with locked(final.name, on_progress, is_cancelled, waiting):
-        if not (final / _DONE).exists():
+        if not _is_whole(final):
             _build(folder, final, names, on_progress, is_cancelled)
             _remove_older(folder, final)
     return final
@@ -66,6 +67,14 @@ def read_tensors(folder: Path) -> Iterator[tuple[str, torch.Tensor]]:
         with safe_open(file, framework="pt") as tensors:
             for name in tensors.keys():  # noqa: SIM118 - not a dict
                 yield name, tensors.get_tensor(name)
+
+
+def read_shapes(folder: Path) -> Iterator[tuple[str, list[int]]]:
+    """Yield the name and the shape of every tensor of a folder's safetensors files."""
+    for file in sorted(folder.glob("*.safetensors")):
+        with safe_open(file, framework="pt") as tensors:
+            for name in tensors.keys():  # noqa: SIM118 - not a dict
+                yield name, list(tensors.get_slice(name).get_shape())
 
 
 def _build(
@@ -85,7 +94,8 @@ def _build(
     try:
         with disk_errors(parent, size, what):
             _write_shards(folder, draft, set(names), on_progress, is_cancelled)
-            note = {"format": FORMAT, "source": str(folder.resolve())}
+            files = {file.name: file.stat().st_size for file in draft.iterdir()}
+            note = {"format": FORMAT, "source": str(folder.resolve()), "files": files}
             (draft / _DONE).write_text(json.dumps(note), "utf-8")
             shutil.rmtree(final, ignore_errors=True)
             draft.rename(final)
@@ -96,16 +106,27 @@ def _build(
 def _remove_older(folder: Path, kept: Path) -> None:
     """Remove what was made of earlier states of the same model; each takes gigabytes."""
     for other in kept.parent.iterdir():
-        if other != kept and _source_of(other) == str(folder.resolve()):
+        if other != kept and _note(other).get("source") == str(folder.resolve()):
             shutil.rmtree(other, ignore_errors=True)
 
 
-def _source_of(made: Path) -> str | None:
+def _is_whole(made: Path) -> bool:
+    """Whether all files are there in the sizes they were written with."""
+    files = _note(made).get("files")
+    try:
+        return isinstance(files, dict) and all(
+            (made / name).stat().st_size == size for name, size in files.items()
+        )
+    except OSError:
+        return False
+
+
+def _note(made: Path) -> Mapping[str, Any]:
     try:
         note = json.loads((made / _DONE).read_text("utf-8"))
     except (OSError, ValueError):
-        return None
-    return note.get("source") if isinstance(note, dict) else None
+        return {}
+    return note if isinstance(note, dict) else {}
 
 
 def _write_shards(

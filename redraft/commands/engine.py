@@ -14,6 +14,7 @@ from lsp_server.engine_files import EngineRecord, find_record
 from lsp_server.engine_http import ask_health
 from lsp_server.engine_process import ensure_engine, stop_engine
 from redraft.exit_codes import ExitCode, exit_code_of_error
+from redraft.model_name import absolute_model
 
 HELP = "run, show or stop the engine"
 
@@ -89,6 +90,8 @@ def _engine_options(args: argparse.Namespace) -> list[str]:
     options: list[str] = []
     for name in ("model", "device", "dtype", "idle_seconds"):
         value = getattr(args, name)
+        if name == "model":
+            value = absolute_model(value)
         if value is not None:
             options += [f"--{name.replace('_', '-')}={value}"]
     return options

@@ -26,6 +26,7 @@ from lsp_server.rewrite import rewrite
 from redraft import exit_codes, interrupts, outcome, render
 from redraft.exit_codes import ExitCode, exit_code_of_error
 from redraft.files import SourceFile, read_source
+from redraft.model_name import absolute_model
 from redraft.target import find_span, parse_at, parse_lines, parse_symbol
 
 HELP = "rewrite a function, a class or some lines of a file"
@@ -144,8 +145,9 @@ def _request(args: argparse.Namespace, source: SourceFile) -> RewriteRequest:
         language=language,
         instruction=args.instruction,
         options=GenerationOptions(
-            model=args.model,
-            draft_model=args.draft_model,
+            # Another server's names are its own business.
+            model=args.model if args.engine_url else absolute_model(args.model),
+            draft_model=args.draft_model if args.engine_url else absolute_model(args.draft_model),
             draft=not args.no_draft,
             temperature=args.temperature,
             seed=args.seed,
