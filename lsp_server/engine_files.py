@@ -7,6 +7,7 @@ compares the two.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tempfile
@@ -84,9 +85,29 @@ def _is_private(path: Path) -> bool:
     return status.st_uid == os.getuid() and not status.st_mode & 0o022
 
 
+def untrusted_record() -> Path | None:
+    """An `engine.json` that is there but that others can change, so that it is not read."""
+    for folder in candidate_folders():
+        path = folder / "engine.json"
+        with contextlib.suppress(OSError):
+            if not (_is_private(folder) and _is_private(path)):
+                return path
+    return None
+
+
 def output_file() -> Path:
-    """Where the output of an engine that we start goes; its folder is made."""
+    """Where the output of an engine that we start goes; its folder is made.
+
+    Raises:
+        OSError: the folder that the user chose cannot be made.
+    """
     chosen = os.environ.get(FOLDER_VARIABLE)
     folder = Path(chosen or platformdirs.user_log_dir("redraft", appauthor=False)).absolute()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder / "engine.out"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if chosen or os.access(folder, os.W_OK):
+            return folder / "engine.out"
+    except OSError:
+        if chosen:
+            raise
+    return Path(os.devnull)  # a home that cannot be written; only words are lost

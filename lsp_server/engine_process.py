@@ -11,6 +11,8 @@ import contextlib
 import importlib.util
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -21,7 +23,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lsp_server.core import Progress, RewriteError
-from lsp_server.engine_files import EngineRecord, find_record, output_file
+from lsp_server.engine_files import (
+    FOLDER_VARIABLE,
+    EngineRecord,
+    find_record,
+    output_file,
+    untrusted_record,
+)
 from lsp_server.engine_http import Endpoint, ask_health, ask_to_stop
 
 ENGINE_COMMAND: tuple[str, ...] = (sys.executable, "-m", "engine")
@@ -34,6 +42,8 @@ _CREATION_FLAGS = getattr(subprocess, "DETACHED_PROCESS", 0) | getattr(
     subprocess, "CREATE_NEW_PROCESS_GROUP", 0
 )
 _LONGEST_PAUSE = 0.25
+# Linux' `struct ucred`: process, user and group.
+_PEER = struct.Struct("3i")
 # Between two tries to start when another engine holds the lock but does not answer yet.
 _RETRY_SECONDS = 0.5
 
@@ -122,7 +132,9 @@ def _start(arguments: Sequence[str], now: float) -> _Starting:
         descriptor = os.open(path, flags, 0o600)
     except OSError as error:
         raise RewriteError(
-            "engine_failed", f"The engine's output file cannot be written: {error}."
+            "engine_failed",
+            f"The engine's output cannot be written to {error.filename} ({error.strerror}); "
+            f"set {FOLDER_VARIABLE} to a folder of your own.",
         ) from None
     try:
         if os.fstat(descriptor).st_size > MAX_OUTPUT_BYTES:
@@ -181,6 +193,13 @@ def _too_late(record: EngineRecord | None, answers: bool) -> RewriteError:
             f"The engine (process {record.pid}) does not answer; "
             "end it with `redraft engine stop` and try again.",
         )
+    path = untrusted_record()
+    if record is None and path is not None:
+        return RewriteError(
+            "engine_failed",
+            f"An engine seems to run, but other users can change {path}, so it is not trusted; "
+            "end that engine, remove the file and try again.",
+        )
     return RewriteError(
         "engine_failed",
         f"The engine did not come up within {START_SECONDS:.0f} seconds; try again.",
@@ -206,12 +225,34 @@ async def stop_engine() -> bool:
     await ask_to_stop(record.endpoint)
     if await _is_gone(record):
         return True
+    if not _is_listener(record):
+        raise RewriteError(
+            "engine_failed",
+            f"The engine does not answer, and process {record.pid} is not it; "
+            "end it by hand, or restart the machine.",
+        )
     for number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(record.pid, number)
         if await _is_gone(record):
             return True
     raise RewriteError("engine_failed", f"The engine (process {record.pid}) cannot be ended.")
+
+
+def _is_listener(record: EngineRecord) -> bool:
+    """Whether the recorded process listens, as far as can be known: a number can be reused."""
+    if not hasattr(socket, "SO_PEERCRED") or not record.endpoint.url.startswith("unix:"):
+        return True
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
+            door.settimeout(1.0)
+            door.connect(record.endpoint.url.removeprefix("unix:"))
+            peer = door.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    except TimeoutError:
+        return True  # its queue of connections is full
+    except OSError:
+        return False
+    return _PEER.unpack(peer)[0] == record.pid
 
 
 async def _is_gone(record: EngineRecord) -> bool:

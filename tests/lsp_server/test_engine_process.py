@@ -7,13 +7,14 @@ import importlib.util
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from lsp_server import engine_process
+from lsp_server import engine_files, engine_process
 from lsp_server.core import Progress, RewriteError
 from lsp_server.engine_files import find_record
 from lsp_server.engine_process import ensure_engine, stop_engine
@@ -217,6 +218,54 @@ async def test_an_engine_that_does_not_answer_is_ended_by_its_number(our_engine,
         assert f"(process {engine.pid}) does not answer" in error.message
         assert await stop_engine()
         assert engine.wait() == -signal.SIGKILL
+
+
+@pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="sockets do not tell their owner")
+async def test_a_process_that_got_the_engines_number_is_never_ended(our_engine, monkeypatch):
+    monkeypatch.setattr(engine_process, "STOP_SECONDS", 0.1)
+    other = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", "input()", stdin=subprocess.PIPE
+    )
+    our_engine.mkdir(mode=0o700)
+    path = our_engine / "engine.sock"
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as silent:
+            silent.bind(str(path))
+            silent.listen()
+            record = {"url": f"unix:{path}", "token": None, "pid": other.pid, "version": "1"}
+            file = our_engine / "engine.json"
+            file.touch(mode=0o600)
+            file.write_text(json.dumps(record))
+            with pytest.raises(RewriteError, match=f"process {other.pid} is not it"):
+                await stop_engine()
+        assert other.returncode is None
+    finally:
+        await other.communicate(b"\n")
+    assert other.returncode == 0
+
+
+async def test_an_engine_whose_record_others_can_change_is_named(our_engine, monkeypatch):
+    monkeypatch.setattr(engine_process, "START_SECONDS", 1.0)
+    with running_engine(our_engine):
+        (our_engine / "engine.json").chmod(0o666)
+        error = await failure()
+    assert error.message.startswith("An engine seems to run, but other users can change ")
+    assert str(our_engine / "engine.json") in error.message
+
+
+async def test_a_folder_that_cannot_be_made_is_reported_with_the_way_out(monkeypatch):
+    monkeypatch.setenv("REDRAFT_RUNTIME_DIR", "/dev/null/run")
+    error = await failure()
+    assert error.message == (
+        "The engine's output cannot be written to /dev/null/run (Not a directory); "
+        "set REDRAFT_RUNTIME_DIR to a folder of your own."
+    )
+
+
+def test_a_home_that_cannot_be_written_costs_only_the_engines_words(monkeypatch):
+    monkeypatch.delenv("REDRAFT_RUNTIME_DIR", raising=False)
+    monkeypatch.setattr(engine_files.platformdirs, "user_log_dir", lambda *_, **__: "/dev/null/x")
+    assert engine_files.output_file() == Path(os.devnull)
 
 
 @pytest.fixture
