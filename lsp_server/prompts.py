@@ -29,7 +29,7 @@ class Prompt(NamedTuple):
         messages: OpenAI chat messages; the last is the assistant's, to be continued.
         source: the span's text with LF line ends, as it stands in the prompt.
         stop: texts that end the answer.
-        fence: the fence that was opened, longer than any run of backticks in the source.
+        fence: the fence that was opened, longer than any that begins a line of the source.
     """
 
     messages: list[dict[str, str]]
@@ -63,6 +63,10 @@ def build_prompt(request: RewriteRequest) -> Prompt:
 
 
 def fence_for(source: str) -> str:
-    """Return a fence of backticks that the source cannot close."""
-    longest = max((len(run) for run in re.findall(r"`+", source)), default=0)
+    """Return a fence of backticks that the source cannot close.
+
+    Only a run at the beginning of a line could. Small models close a longer fence with
+    three backticks out of habit, so it is made longer only where it must be.
+    """
+    longest = max(map(len, re.findall(r"^[ \t]*(`+)", source, re.MULTILINE)), default=0)
     return "`" * max(3, longest + 1)

@@ -73,6 +73,8 @@ class AnswerCleaner:
     - a fence line at the very start, or after up to MAX_SENTENCES sentences there, opens the
       block again, unless the source has that line. A bare one that could close the block does
       so, unless the line before it announces code with a colon;
+    - a bare fence that is too short closes the block, too, where it is the answer's last line
+      and the source has no such line;
     - an end token ends the code, unless the source has it, too; `</s>` not after an `<s>`;
     - blank lines at the end become those at the source's end. Line ends become `\n`;
     - an answer that is nothing but an announcement, or blank, is empty.
@@ -127,7 +129,7 @@ class AnswerCleaner:
         self._line += rest
         if not ended:
             return code + self._begin_line()
-        if self._line:
+        if self._line and not self._closes_short(self._line):
             code += self._complete_line()
         return code if self._over else code + self._release_start(at_end=True) + self._finish()
 
@@ -171,7 +173,7 @@ class AnswerCleaner:
         if self._start is not None:
             if fence and line.rstrip() not in self._source_lines:
                 return self._fence_at_start(fence)
-            if not line.strip() or self._is_sentence(line):
+            if not line.strip(" \t") or self._is_sentence(line):
                 self._start.append(line)
                 return ""
         if fence and self._closes(fence, line):
@@ -214,6 +216,18 @@ class AnswerCleaner:
             self._inner = ""
             return False
         return not of_source
+
+    def _closes_short(self, line: str) -> bool:
+        """Whether the last line closes the opened block with too few backticks, out of habit."""
+        fence = _fence_in(line)
+        return (
+            fence is not None
+            and not (fence.info or self._in_line or self._inner)
+            and fence.run != self._opened
+            and self._opened.startswith(fence.run)
+            and fence.indent <= self._max_indent
+            and not self._source_lines[line.rstrip()]
+        )
 
     def _release_start(self, at_end: bool = False) -> str:
         """Give back the lines held back at the start: no fence has followed them."""

@@ -221,7 +221,20 @@ class _SpanLines:
         else:
             start, end = self.ends[first - 1], self.ends[-1]
             text = self.line_end + text if put_in else ""
+        start, text = self._apart(start, end, text)
         return Hunk(name, start, end, self.document[start:end], text)
+
+    def _apart(self, start: int, end: int, text: str) -> tuple[int, str]:
+        r"""Keep a `\r` and a `\n` that come to stand side by side from being one line end."""
+        after_cr = start > self.starts[0] and self.document[start - 1] == "\r"
+        before_lf = self.document[end : end + 1] == "\n"
+        if after_cr and before_lf and not text and end > start:
+            return start - 1, "\r\n"
+        if after_cr and text.startswith("\n"):
+            text = "\r" + text
+        if before_lf and text.endswith("\r"):
+            text = text[:-1] + "\r\n"
+        return start, text
 
 
 def _joined(first: Hunk, second: Hunk) -> Hunk:

@@ -42,4 +42,12 @@ def test_no_source_can_close_its_fence(source) -> None:
     fence = fence_for(source)
     assert len(fence) >= 3
     assert set(fence) == {"`"}
-    assert not re.search(re.escape(fence), source)
+    assert not re.search(rf"^[ \t]*{fence}", source, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("source", "length"),
+    [("s = '```'", 3), ("x\n```\ny", 4), ("x\n    ````py\ny", 5), ("# a\n#  ```\n", 3)],
+)
+def test_only_a_fence_at_the_beginning_of_a_line_makes_a_longer_one(source, length) -> None:
+    assert fence_for(source) == "`" * length

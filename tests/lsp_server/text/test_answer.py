@@ -16,6 +16,20 @@ def clean(answer: str, source: str = SOURCE, fence: str = "```") -> str:
 
 
 @pytest.mark.parametrize(
+    ("answer", "source", "expected"),
+    [
+        ("a\n```", SOURCE, "a"),
+        ("a\n```\n", SOURCE, "a\n```"),
+        ("a\n```\nb\n````", SOURCE, "a\n```\nb"),
+        ("a\n~~~", SOURCE, "a\n~~~"),
+        ("a\n```", MARKDOWN, "a\n```"),
+    ],
+)
+def test_a_fence_that_is_too_short_closes_only_as_the_last_line(answer, source, expected) -> None:
+    assert clean(answer, source, fence="````") == expected
+
+
+@pytest.mark.parametrize(
     ("case", "answer", "expected"),
     [
         ("closed", "def g():\n    pass\n```", "def g():\n    pass"),

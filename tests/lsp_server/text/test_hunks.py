@@ -281,3 +281,20 @@ def test_large_and_hostile_texts_are_done_in_bounded_time(old, new):
         stream.update(answer[: len(answer) * part // 100])
     assert apply_hunks(text, stream.finish(answer)) == answer
     assert time.process_time() - begin < 5
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("a\rx\nb", "a\n\nb"),
+        ("a\rx\nb", "a\n\n\nb"),
+        ("a\rx\ny\nb", "a\n\nb"),
+        ("a\rb\rx\n\nc", "a\nb\ny\n\n\nc"),
+        ("a\rb\rx\nc", "a\nb\ny\n\nc"),
+        ("a\nx\rb\nc", "a\n\nb\nc"),
+    ],
+)
+def test_mixed_line_ends_that_come_to_stand_side_by_side_stay_two(old: str, new: str) -> None:
+    document = f"top\n{old}\nbottom"
+    span = Span(4, 4 + len(old))
+    assert to_lf(apply_hunks(document, final_hunks(document, span, new))) == f"top\n{new}\nbottom"
