@@ -10,7 +10,7 @@ from redraft.model_name import absolute_model
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
     for name in ("mine", "org/model", "qwen2.5-coder-1.5b-instruct"):
         Path(name).mkdir(parents=True)
     Path("mine.gguf").touch()
@@ -27,7 +27,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("./missing", "{here}/missing"),
         ("missing.gguf", "{here}/missing.gguf"),
         ("../missing", "{above}/missing"),
-        ("~/mine", "{here}/home/mine"),
+        ("~/mine", "{here}/user/mine"),
         ("/nowhere/mine", "/nowhere/mine"),
     ],
 )
