@@ -29,6 +29,9 @@ from lsp_server.text.indent import IndentRestorer
 MAX_INSTRUCTION_CHARS = 8_000
 MAX_SPAN_CHARS = 400_000
 
+_BROKEN = {"\0": "a NUL character", "\ufffd": "a broken character"}
+"""Characters that come from a failure and not from a programmer; a parser lets them pass."""
+
 
 async def rewrite(
     request: RewriteRequest, engine: EngineClient
@@ -173,6 +176,15 @@ class _Answer:
         if not self.text.strip():
             return self._not_applied(
                 Status.EMPTY, "The model answered with nothing, so nothing was changed."
+            )
+        broken = [
+            name for char, name in _BROKEN.items() if char in self.text and char not in self._source
+        ]
+        if broken:
+            return self._not_applied(
+                Status.REFUSED,
+                f"The answer holds {broken[0]}, which the code did not, so nothing was changed; "
+                "run it again with another wording.",
             )
         hunks = self._hunks.finish(self.text)
         if not hunks:

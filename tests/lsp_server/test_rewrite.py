@@ -69,6 +69,8 @@ async def test_an_answer_becomes_hunks_with_the_documents_line_ends() -> None:
         (" \n", "stop", Status.EMPTY),
         ("def f():\n    return a", "stop", Status.UNCHANGED),
         ("def f(:\n    return b", "stop", Status.REFUSED),
+        ("def f(a):\n    return '\0'", "stop", Status.REFUSED),
+        ("def f(a):\n    return '\ufffd'", "stop", Status.REFUSED),
     ],
 )
 async def test_an_answer_that_is_not_whole_or_not_sound_has_no_hunks(
