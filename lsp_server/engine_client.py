@@ -104,6 +104,7 @@ class EngineClient:
         self, endpoint: Endpoint, content: bytes
     ) -> AsyncGenerator[EngineEvent, None]:
         reader = AnswerReader()
+        answered = False
         try:
             async with (
                 self._client(endpoint) as http,
@@ -114,6 +115,7 @@ class EngineClient:
                     headers={"Content-Type": "application/json", "Accept": "text/event-stream"},
                 ) as response,
             ):
+                answered = True
                 if response.status_code != 200:
                     await self._raise_error(response)
                 state = sse.SseState()
@@ -130,6 +132,10 @@ class EngineClient:
         except (httpx.ConnectError, httpx.ConnectTimeout):
             raise _NotThere from None
         except httpx.TransportError:
+            if self._given is None and not answered:
+                # An engine that is just ending still takes connections for a moment; it
+                # has done nothing with this request, so another engine may.
+                raise _NotThere from None
             raise self._died() from None
         except sse.SseError:
             raise RewriteError(

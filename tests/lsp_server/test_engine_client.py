@@ -178,6 +178,14 @@ async def test_an_engine_that_stopped_since_it_was_found_is_started_again(on_dem
         assert EngineText("b") in events
 
 
+async def test_an_engine_that_ends_before_it_answers_is_replaced(on_demand):
+    """One that is killed takes connections for a moment, and then drops them."""
+    async with raw_server() as dying, contextlib.aclosing(EngineClient()) as client:
+        client._found = Endpoint(dying.url)
+        assert EngineText("a") in await events_of(client, body(["text", "a"]))
+        assert client._found != Endpoint(dying.url)
+
+
 async def test_an_engine_that_is_stopping_refuses_once_and_a_new_one_answers(on_demand):
     async with contextlib.aclosing(EngineClient()) as client:
         await events_of(client, body(["text", "a"]))
