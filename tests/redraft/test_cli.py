@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -87,8 +88,16 @@ async def start(
         stdout=stdout,
         stderr=subprocess.PIPE,
         env={**os.environ, "NO_COLOR": "1", "COLUMNS": "200", **environment},
-        preexec_fn=before,
+        preexec_fn=partial(prepare, before),
     )
+
+
+def prepare(before: Callable[[], None] | None) -> None:
+    """Give the child a terminal's signals: under nohup, and in the background, some are ignored."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    if before is not None:
+        before()
 
 
 async def end(process: asyncio.subprocess.Process) -> Done:
@@ -429,10 +438,15 @@ def test_an_interrupt_cannot_come_between_the_write_and_its_report(file, monkeyp
         os.kill(os.getpid(), signal.SIGTERM)
 
     monkeypatch.setattr(os, "replace", replace)
-    with uninterrupted():
-        write_source(source, REWRITTEN)
-    assert file.read_text() == REWRITTEN
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    # In a background job of a shell it is ignored from the start.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with uninterrupted():
+            write_source(source, REWRITTEN)
+        assert file.read_text() == REWRITTEN
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert os.listdir(file.parent) == [file.name]
 
 
