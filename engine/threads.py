@@ -13,8 +13,8 @@ def limit_spinning() -> None:
 
     By default they spin for a long time. That is fast on an idle machine, but where an
     editor, a compiler or a browser wants a core too, the spinning threads keep the
-    working ones from running: seen with two busy neighbours on two cores, a matrix
-    product of 2 ms took 14 to 28 ms. The user's own settings win.
+    working ones from running, and a pass takes many times as long. The user's own
+    settings win.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)
