@@ -1,4 +1,7 @@
-"""`redraft/hunks`: the answer so far, at most 20 times a second, the latest wins."""
+"""`redraft/hunks`: the answer so far, at most 20 times a second, the latest wins.
+
+A new phase of the work is told at once: a person waits for nothing else before the text.
+"""
 
 from __future__ import annotations
 
@@ -40,12 +43,14 @@ class HunkSender:
             return
         if hunks is not None:
             self._hunks = hunks
+        new_phase = False
         if progress is not None:
+            new_phase = self._progress is None or progress.phase != self._progress.phase
             self._progress = progress
-        if self._timer is not None:
+        if self._timer is not None and not new_phase:
             return
         wait = self._sent_at + HUNKS_INTERVAL_SECONDS - time.monotonic()
-        if wait <= 0:
+        if wait <= 0 or new_phase:
             self._send()
         else:
             self._timer = asyncio.get_running_loop().call_later(wait, self._send)
@@ -54,13 +59,11 @@ class HunkSender:
         """Send the last word: these hunks, `done`. May be said again after a change."""
         if not self._on:
             return
-        if self._timer is not None:
-            self._timer.cancel()
         self._hunks, self._progress, self._done = hunks, None, True
         self._send()
 
     def _send(self) -> None:
-        self._timer = None
+        self._stop_timer()
         if not self._done and self._server.unsent_bytes > MAX_UNSENT_BYTES:
             self._timer = asyncio.get_running_loop().call_later(HUNKS_INTERVAL_SECONDS, self._send)
             return
@@ -75,6 +78,11 @@ class HunkSender:
         span = range_json(document.lines, job.span.start, job.span.end, encoding)
         hunks = hunks_json(document.lines, job.hunks_now(self._hunks), encoding)
         self._notify(document.version, span, hunks)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _notify(self, version: int | None, span: object, hunks: list[dict[str, object]]) -> None:
         job = self._job

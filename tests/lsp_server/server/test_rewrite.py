@@ -185,6 +185,18 @@ async def test_progress_says_what_the_engine_does(editor: Editor, engine: Script
     assert editor.updates[0]["progress"]["phase"] == "starting"
 
 
+async def test_a_client_that_draws_hunks_hears_of_every_phase(
+    editor: Editor, engine: ScriptedEngine
+) -> None:
+    # All at once, so that each but the first comes within the interval of the one before.
+    engine.script(Report("loading", 0.5), Report("loading", 0.6), Report("prefill"), Text(ANSWER))
+    editor.open("a.py", SOURCE)
+    result = await editor.rewrite("rename size", editor.find("size"))
+    await editor.reject(result["jobId"])
+    phases = [u["progress"]["phase"] for u in editor.updates if "progress" in u]
+    assert list(dict.fromkeys(phases)) == ["starting", "loading", "prefill", "writing"]
+
+
 async def test_without_a_token_the_client_is_asked_for_one(
     editor: Editor, engine: ScriptedEngine
 ) -> None:
