@@ -49,6 +49,15 @@ class GenerationRequest:
             engine choose from the size of the source.
         temperature: 0 is greedy.
         top_p: share of probability kept, 1 keeps all.
+        top_k: how many tokens are kept, 0 keeps all.
+        min_p: tokens less probable than this share of the most probable one are dropped.
+        repetition_penalty: divides the logits of tokens seen before; 1 is none.
+        logit_bias: `(token id, added to its logit)`.
+        banned_tokens: token ids that are never chosen.
+        acceptance: `coupled` (a seeded text is the same with and without drafts) or
+            `rejection` (the same distribution, more drafted tokens accepted).
+        exact: drafts must never change a token; False takes the faster passes where
+            those differ (engine/runner.py).
         seed: keys the sampling noise together with the position of each token.
         stop: texts that end the answer; never part of it.
         source: the text being rewritten, verbatim, or None.
@@ -62,6 +71,13 @@ class GenerationRequest:
     max_tokens: int | None = None
     temperature: float = 0.0
     top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    banned_tokens: frozenset[int] = frozenset()
+    acceptance: str = "coupled"
+    exact: bool = True
     seed: int = 0
     stop: tuple[str, ...] = ()
     source: str | None = None
@@ -111,7 +127,15 @@ class TextDelta(NamedTuple):
 
 @dataclass(slots=True)
 class GenerationStats:
-    """What an answer cost. `tokens` counts what the target emitted, end token included."""
+    """What an answer cost. `tokens` counts what the target emitted, end token included.
+
+    Attributes:
+        exact: drafts could not change a token (the passes were row-invariant).
+        smallest_margin: least distance of the two best logits at an emitted position;
+            None before the first pass.
+        kept_sequences, kept_bytes: what the prefix cache held when the answer began.
+        notice: a sentence for people about how this model is served, or "".
+    """
 
     model: str = ""
     runner: str = ""
@@ -127,6 +151,11 @@ class GenerationStats:
     accepted: int = 0
     drafted_by_origin: dict[str, int] = field(default_factory=dict)
     accepted_by_origin: dict[str, int] = field(default_factory=dict)
+    exact: bool = True
+    smallest_margin: float | None = None
+    kept_sequences: int = 0
+    kept_bytes: int = 0
+    notice: str = ""
 
     @property
     def tokens_per_second(self) -> float:
