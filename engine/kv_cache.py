@@ -77,11 +77,17 @@ class KVCache(Cache):
 
     Attributes:
         tokens: the token ids whose keys and values are held, in order.
+        exact: passes on this sequence are exact (engine/runner.py).
+        grid: what is kept of the sequence may be cut at multiples of this many tokens.
+            With 1 every row's values are usable, those from decoding too; else only
+            what was prefilled.
     """
 
-    def __init__(self, layers: int, capacity: int) -> None:
+    def __init__(self, layers: int, capacity: int, exact: bool = True, grid: int = 1) -> None:
         super().__init__(layers=[SlotLayer(rounded_up(capacity)) for _ in range(layers)])
         self.tokens: list[int] = []
+        self.exact = exact
+        self.grid = grid
 
     @property
     def length(self) -> int:

@@ -26,8 +26,11 @@ from engine.core import (
     ignore_progress,
     never_cancelled,
 )
-from engine.int8.model import MODEL_TYPES, can_run_int8, load_int8_model
-from engine.runner import EagerRunner, Runner
+from engine.eager import EagerRunner
+from engine.int8.model import can_run_int8, load_int8_model
+from engine.int8.runner import Int8Runner
+from engine.layers import MODEL_TYPES
+from engine.runner import Runner
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +87,7 @@ def load_model(
         window = int(getattr(config.get_text_config(), "max_position_embeddings", 4096))
         if _wants_int8(config, chosen, dtype):
             model = load_int8_model(folder, config, on_progress, is_cancelled)
-            runner = EagerRunner(model, window, "cpu-int8", "int8")
+            runner = Int8Runner(model, window)
         else:
             model = _load_float(folder, config, chosen, _dtype(dtype, chosen))
             runner = EagerRunner(model, window)

@@ -9,7 +9,7 @@ is torch's own FBGEMM kernel, whose cost grows slowly with the number of rows.
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -25,6 +25,25 @@ ZERO_POINT = 128
 WEIGHT_GRID = 64
 """Weights are rounded to -64..64. Without VNNI the kernel adds pairs of products in 16 bits:
 2 * 255 * 64 still fits, and with 127 large pairs would be cut off."""
+
+
+class ScaledRows(NamedTuple):
+    """Rows, each divided by its largest value, ready for any number of linears.
+
+    Attributes:
+        rows: float32 `[..., in]`, from -1 to 1.
+        scale: float32 `[..., 1]`; the row stands for `rows * scale`.
+    """
+
+    rows: torch.Tensor
+    scale: torch.Tensor
+
+
+def scaled_rows(x: torch.Tensor) -> ScaledRows:
+    """Divide every row of float32 `[..., in]` by its largest absolute value."""
+    # A row of zeros has no largest value; any scale will do for it.
+    scale = x.abs().amax(dim=-1, keepdim=True).clamp_min_(1e-20)
+    return ScaledRows(x / scale, scale)
 
 
 class Int8Linear(nn.Module):
@@ -46,10 +65,12 @@ class Int8Linear(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Map float32 `[..., in]` to `[..., out]`."""
-        # A row of zeros has no largest value; any scale will do for it.
-        scale = x.abs().amax(dim=-1, keepdim=True).clamp_min_(1e-20)
-        y = _linear(x / scale, 1.0 / GRID, ZERO_POINT, self._packed)
-        y.mul_(scale)
+        return self.of(scaled_rows(x))
+
+    def of(self, x: ScaledRows) -> torch.Tensor:
+        """Map rows that are scaled already to `[..., out]`."""
+        y = _linear(x.rows, 1.0 / GRID, ZERO_POINT, self._packed)
+        y.mul_(x.scale)
         return y if self.bias_row is None else y.add_(self.bias_row)
 
 

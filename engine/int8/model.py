@@ -12,13 +12,11 @@ from accelerate import init_empty_weights
 from torch import nn
 from transformers import AttentionInterface, AttentionMaskInterface, AutoModelForCausalLM
 
+from engine.attention import NAME, row_invariant_attention
 from engine.core import EngineError, IsCancelled, OnProgress
-from engine.int8.attention import NAME, row_invariant_attention
 from engine.int8.linear import Int8Linear, is_supported
 from engine.int8.weights import ensure_int8, read_shapes, read_tensors
-
-MODEL_TYPES = ("qwen2", "qwen3", "llama", "mistral")
-"""Architectures whose every weight matrix is a linear layer and whose attention is plain."""
+from engine.layers import has_common_shape
 
 AttentionInterface.register(NAME, row_invariant_attention)
 # Each row's limit follows from its place, so no mask has to be made.
@@ -39,16 +37,7 @@ class HalfEmbedding(nn.Module):
 
 def can_run_int8(config: Any) -> bool:
     """Return whether the model of `config` runs in int8 on this machine."""
-    return config.model_type in MODEL_TYPES and _sees_everything(config) and is_supported()
-
-
-def _sees_everything(config: Any) -> bool:
-    """Return whether every layer attends to all positions before its own."""
-    kinds = getattr(config, "layer_types", None)
-    if kinds:
-        return set(kinds) == {"full_attention"}
-    # Mistral has no kinds of layers: one number stands for all of them.
-    return getattr(config, "sliding_window", None) is None
+    return has_common_shape(config) and is_supported()
 
 
 def load_int8_model(

@@ -20,7 +20,9 @@ def own_cache(tmp_path_factory):
 
 @pytest.fixture(
     scope="session",
-    params=[("qwen2", "float32"), ("llama", "float32"), ("qwen2", "int8"), ("llama", "int8")],
+    params=[
+        (kind, dtype) for dtype in ("float32", "bfloat16", "int8") for kind in ("qwen2", "llama")
+    ],
     ids="-".join,
 )
 def tiny_target(request, tmp_path_factory) -> LoadedModel:
@@ -37,6 +39,15 @@ def tiny_qwen2(tmp_path_factory) -> LoadedModel:
     """One tiny random model, where the architecture does not matter."""
     folder = save_tiny_model(tmp_path_factory.mktemp("qwen2-one"), "qwen2")
     return load_on_one_thread("tiny", folder, "float32")
+
+
+@pytest.fixture(scope="session")
+def tiny_qwen2_int8(tmp_path_factory) -> LoadedModel:
+    """The same kind of model on the runner that makes no difference between rows."""
+    if not is_supported():
+        pytest.skip("this torch has no FBGEMM kernels, so there is no int8 runner here")
+    folder = save_tiny_model(tmp_path_factory.mktemp("qwen2-int8"), "qwen2")
+    return load_on_one_thread("tiny-int8", folder, "int8")
 
 
 def load_on_one_thread(name: str, folder: Path, dtype: str) -> LoadedModel:

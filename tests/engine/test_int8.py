@@ -12,8 +12,8 @@ from transformers import (
     Qwen2Config,
 )
 
+from engine.attention import BLOCK, row_invariant_attention
 from engine.core import Cancelled, EngineError
-from engine.int8.attention import BLOCK, row_invariant_attention
 from engine.int8.linear import Int8Linear, is_supported, quantise
 from engine.int8.model import can_run_int8
 from engine.int8.weights import ensure_int8, int8_folder

@@ -57,21 +57,23 @@ def row_invariant_attention(
     keys, values = _whole_blocks(key[0], blocks), _whole_blocks(value[0], blocks)
 
     # The heads that share a key stand together: [kv_heads, rows, group, size].
-    q = (query[0] * scale).view(kv_heads, group, rows, size).transpose(1, 2).contiguous()
-    scores = torch.empty(kv_heads, rows, group, blocks * BLOCK)
+    # In float32 whatever the model's dtype is, as transformers' own softmax.
+    q = (query[0].float() * scale).view(kv_heads, group, rows, size).transpose(1, 2).contiguous()
+    scores = q.new_empty(kv_heads, rows, group, blocks * BLOCK)
     for head, block in _grid(kv_heads, blocks):
         part = _for_each_row(keys[head], block, rows).transpose(1, 2)
         scores[head, :, :, block * BLOCK : (block + 1) * BLOCK] = torch.bmm(q[head], part)
 
-    seen = torch.arange(length - asked, length).expand(rows).view(rows, 1, 1)
-    hidden = torch.arange(blocks * BLOCK) > seen
+    seen = torch.arange(length - asked, length, device=q.device).expand(rows).view(rows, 1, 1)
+    hidden = torch.arange(blocks * BLOCK, device=q.device) > seen
     weights = torch.softmax(scores.masked_fill_(hidden, float("-inf")), dim=-1)
 
-    output = torch.zeros(kv_heads, rows, group, size)
+    output = q.new_zeros(kv_heads, rows, group, size)
     for head, block in _grid(kv_heads, blocks):
         part = _for_each_row(values[head], block, rows)
         output[head] += torch.bmm(weights[head, :, :, block * BLOCK : (block + 1) * BLOCK], part)
-    return output.transpose(0, 1).reshape(1, rows, heads, size)[:, :asked], None
+    output = output.transpose(0, 1).reshape(1, rows, heads, size)[:, :asked]
+    return output.to(query.dtype), None
 
 
 def _grid(kv_heads: int, blocks: int) -> list[tuple[int, int]]:
@@ -92,5 +94,5 @@ def _whole_blocks(states: torch.Tensor, blocks: int) -> torch.Tensor:
 
 
 def _for_each_row(states: torch.Tensor, block: int, rows: int) -> torch.Tensor:
-    """Return one block `[rows, BLOCK, size]`, the same memory for each row."""
-    return states[block * BLOCK : (block + 1) * BLOCK].expand(rows, -1, -1)
+    """Return one block `[rows, BLOCK, size]` in float32, the same memory for each row."""
+    return states[block * BLOCK : (block + 1) * BLOCK].float().expand(rows, -1, -1)

@@ -1,0 +1,119 @@
+"""Plain transformers forward passes: any device, any dtype, the reference."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from engine import layers
+from engine.attention import NAME as ROW_INVARIANT
+from engine.kv_cache import KVCache
+
+PADDING = 0
+"""Token id of the rows that fill a pass up; what they write is rolled back unread."""
+
+
+class EagerRunner:
+    """Runs a transformers causal LM with ordinary attention.
+
+    Matrix products choose their order of summing by the number of rows, so an exact pass
+    always has `exact_rows` rows, filled up where there are fewer; attention takes each
+    row in the same way by itself (engine/attention.py). Models whose attention that
+    module does not know are run as transformers runs them, and are not exact.
+
+    Args:
+        model: a transformers causal LM.
+        max_context: most tokens that a sequence can hold.
+        exact_rows: rows of an exact pass.
+        notice: a sentence for people, or "".
+    """
+
+    def __init__(
+        self, model: Any, max_context: int, exact_rows: int | None = None, notice: str = ""
+    ) -> None:
+        self._model = model.eval()
+        self._device = next(model.parameters()).device
+        on_cpu = self._device.type == "cpu"
+        self.name = "eager"
+        self.device = str(self._device)
+        self.dtype = str(model.dtype).removeprefix("torch.")
+        self.max_context = max_context
+        self.notice = notice
+        self.exact = layers.has_common_shape(model.config)
+        # On a CPU every row of a pass costs time; a GPU reads the weights once for many.
+        self._exact_rows = exact_rows or (8 if on_cpu else 32)
+        self.prefill_chunk = 64 if on_cpu else 512
+        self.max_draft = self._exact_rows - 1 if self.exact else (16 if on_cpu else 64)
+        # transformers renamed the argument in 5.2x; the old name will go.
+        accepted = inspect.signature(model.forward).parameters
+        self._cache_argument = "cache" if "cache" in accepted else "past_key_values"
+        self._usual_attention = model.config._attn_implementation
+        self._layers = model.config.get_text_config().num_hidden_layers
+
+    def new_cache(self, capacity: int, exact: bool = True) -> KVCache:
+        """Return an empty cache with room for `capacity` tokens."""
+        grid = self.prefill_chunk if exact else 1
+        return KVCache(self._layers, capacity, exact and self.exact, grid)
+
+    def prefill(self, cache: KVCache, tokens: Sequence[int]) -> Iterator[float]:
+        """Append `tokens` in chunks that end on multiples of `prefill_chunk`."""
+        if self.exact:
+            yield from layers.prefill(
+                self._model, cache, tokens, self.prefill_chunk, self._run_layer
+            )
+            return
+        done = 0
+        for chunk in layers.chunks(tokens, cache.length, self.prefill_chunk):
+            self._forward(cache, chunk, logits_to_keep=1)
+            done += len(chunk)
+            yield done
+
+    def verify(self, cache: KVCache, tokens: Sequence[int]) -> torch.Tensor:
+        """Append `tokens`; return one row of logits for each."""
+        if not cache.exact:
+            return self._forward(cache, tokens, logits_to_keep=0)
+        parts = [
+            self._exact_pass(cache, tokens[i : i + self._exact_rows])
+            for i in range(0, len(tokens), self._exact_rows)
+        ]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    @torch.inference_mode()
+    def _exact_pass(self, cache: KVCache, tokens: Sequence[int]) -> torch.Tensor:
+        filling = self._exact_rows - len(tokens)
+        hidden = layers.last_hidden_states(
+            self._model, cache, [*tokens, *[PADDING] * filling], self._run_layer
+        )
+        cache.rollback(filling)
+        decoder = self._model.model
+        return self._model.lm_head(decoder.norm(hidden))[0, : len(tokens)]
+
+    def _run_layer(
+        self, layer: Any, hidden: torch.Tensor, rotation: layers.Rotation, cache: KVCache
+    ) -> torch.Tensor:
+        self._model.config._attn_implementation = ROW_INVARIANT
+        return layer(
+            hidden,
+            attention_mask=None,
+            position_embeddings=rotation,
+            use_cache=True,
+            **{self._cache_argument: cache},
+        )
+
+    @torch.inference_mode()
+    def _forward(self, cache: KVCache, tokens: Sequence[int], logits_to_keep: int) -> torch.Tensor:
+        self._model.config._attn_implementation = self._usual_attention
+        ids = torch.tensor([list(tokens)], device=self._device)
+        positions = torch.arange(cache.length, cache.length + len(tokens), device=ids.device)
+        output = self._model(
+            input_ids=ids,
+            position_ids=positions[None],
+            use_cache=True,
+            logits_to_keep=logits_to_keep,
+            **{self._cache_argument: cache},
+        )
+        cache.tokens.extend(tokens)
+        return output.logits[0]
