@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ import torch
 from engine import layers
 from engine.attention import NAME as ROW_INVARIANT
 from engine.kv_cache import KVCache
+from engine.probe import LayerProbe, PassProbe
 
 PADDING = 0
 """Token id of the rows that fill a pass up; what they write is rolled back unread."""
@@ -88,8 +89,18 @@ class EagerRunner:
             self._model, cache, [*tokens, *[PADDING] * filling], self._run_layer
         )
         cache.rollback(filling)
-        decoder = self._model.model
-        return self._model.lm_head(decoder.norm(hidden))[0, : len(tokens)]
+        return self._head(hidden)[: len(tokens)]
+
+    def probe(self) -> Callable[[int, int], float]:
+        """Return what times a pass."""
+        if not self.exact:
+            return PassProbe(self.verify, self.new_cache)
+        return LayerProbe(
+            self._model, self._run_layer, self._head, self.new_cache, lambda _: self._exact_rows
+        )
+
+    def _head(self, hidden: torch.Tensor) -> torch.Tensor:
+        return self._model.lm_head(self._model.model.norm(hidden))[0]
 
     def _run_layer(
         self, layer: Any, hidden: torch.Tensor, rotation: layers.Rotation, cache: KVCache

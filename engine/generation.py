@@ -31,6 +31,7 @@ from engine.loop import Pass, verify_loop
 from engine.prefix import PrefixCache
 from engine.sampling import Sampling
 from engine.text_stream import TextStream
+from engine.window import WindowPolicy
 
 NO_SOURCE = SourceTokens([], [])
 
@@ -156,7 +157,8 @@ def _decode(
 ) -> Iterator[Event]:
     sampling = Sampling(request.temperature, request.top_p, request.seed)
     started = time.perf_counter()
-    for step in verify_loop(target.runner, cache, prompt[-1], drafter, sampling, limit):
+    policy = WindowPolicy(target.cost, target.acceptance, target.runner.max_draft)
+    for step in verify_loop(target.runner, cache, prompt[-1], drafter, sampling, limit, policy):
         reason = _feed(step, text, target.end_tokens, limit, stats)
         stats.decode_seconds = time.perf_counter() - started
         delta = text.finish() if reason else text.take()

@@ -9,10 +9,12 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from engine.background import with_progress
 from engine.core import Event, GenerationRequest, IsCancelled, OnProgress, Progress
+from engine.cost_store import cost_of, keep
 from engine.draft_model import GreedyDraftModel, check_same_tokenizer
 from engine.generation import generate
 from engine.loader import LoadedModel, load_model
@@ -37,6 +39,7 @@ class ModelHost:
         self._dtype = dtype
         self._default = default_model
         self._target: LoadedModel | None = None
+        self._folder: Path | None = None
         self._prefix: PrefixCache | None = None
         self._draft: tuple[str, GreedyDraftModel] | None = None
 
@@ -56,7 +59,9 @@ class ModelHost:
         yield from generate(target, draft_model, self._prefix, request, is_cancelled)
 
     def close(self) -> None:
-        """Let go of the models."""
+        """Let go of the models; keep what was learnt about the cost of passes."""
+        if self._target is not None and self._folder is not None:
+            keep(str(self._folder), self._target.runner, self._target.cost)
         self._target = None
         self._prefix = None
         self._draft = None
@@ -70,7 +75,8 @@ class ModelHost:
         # Before the other is let go: a name that does not exist costs nobody a model.
         folder = yield from self._fetch(name, is_cancelled)
         self.close()
-        self._target = yield from self._load(name, folder, is_cancelled)
+        self._folder = folder
+        self._target = yield from self._load(name, folder, is_cancelled, measured=True)
         self._prefix = PrefixCache(self._target.runner)
         return self._target
 
@@ -90,10 +96,13 @@ class ModelHost:
         return with_progress(lambda on_progress: resolve(name, on_progress, is_cancelled))
 
     def _load(
-        self, name: str, folder: Path, is_cancelled: IsCancelled
+        self, name: str, folder: Path, is_cancelled: IsCancelled, measured: bool = False
     ) -> Generator[Progress, None, LoadedModel]:
         def work(on_progress: OnProgress) -> LoadedModel:
-            return load_model(name, folder, self._device, self._dtype, on_progress, is_cancelled)
+            loaded = load_model(name, folder, self._device, self._dtype, on_progress, is_cancelled)
+            if not measured:
+                return loaded
+            return replace(loaded, cost=cost_of(str(folder), loaded.runner))
 
         yield Progress("loading", None, name)
         loaded = yield from with_progress(work)

@@ -9,7 +9,7 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,13 @@ from engine.core import (
     ignore_progress,
     never_cancelled,
 )
+from engine.cost import CostModel, even
 from engine.eager import EagerRunner
 from engine.int8.model import can_run_int8, load_int8_model
 from engine.int8.runner import Int8Runner
 from engine.layers import MODEL_TYPES
 from engine.runner import Runner
+from engine.window import Acceptance
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +47,8 @@ class LoadedModel:
         chat: encodes its prompts.
         tokenizer: the bare `tokenizers.Tokenizer`.
         end_tokens: ids that end an answer.
+        cost: what its passes cost here; a guess until it is measured (engine/cost_store.py).
+        acceptance: what was learnt about drafts for it.
     """
 
     name: str
@@ -52,6 +56,8 @@ class LoadedModel:
     chat: Chat
     tokenizer: Any
     end_tokens: frozenset[int]
+    cost: CostModel = field(default_factory=even)
+    acceptance: Acceptance = field(default_factory=Acceptance)
 
 
 def load_model(

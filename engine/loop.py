@@ -7,6 +7,7 @@ et al. 2023, for a drafter that copies). What is emitted never depends on the dr
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -38,6 +39,7 @@ def verify_loop(
     drafter: Drafter | None,
     sampling: Sampling,
     limit: int,
+    policy: WindowPolicy,
 ) -> Iterator[Pass]:
     """Yield passes until `limit` tokens are emitted, or the caller stops asking.
 
@@ -50,19 +52,22 @@ def verify_loop(
         sampling: how the target chooses.
         limit: most tokens to emit; no draft reaches beyond it, so that no position is
             ever outside the model's window.
+        policy: how much of each draft to verify.
     """
-    policy = WindowPolicy(runner.max_draft)
     while limit > 0:
-        draft = _next_draft(drafter, policy, limit - 1)
+        context = cache.length
+        draft = _next_draft(drafter, policy, limit - 1, context)
+        started = time.perf_counter()
         logits = runner.verify(cache, [last_token, *draft.tokens])
         chosen = choose(logits, cache.length - len(draft.tokens), sampling)
         accepted = accepted_length(draft.tokens, chosen)
+        seconds = time.perf_counter() - started
         cache.rollback(len(draft.tokens) - accepted)
         emitted = chosen[: accepted + 1]
         last_token = emitted[-1]
         if drafter is not None:
             drafter.observe(emitted[:-1], last_token)
-        policy.observe(len(draft.tokens), accepted)
+        policy.observe(draft, accepted, context, seconds)
         limit -= len(emitted)
         yield Pass(emitted, draft, accepted)
 
@@ -75,9 +80,8 @@ def accepted_length(drafted: Sequence[int], chosen: Sequence[int]) -> int:
     return len(drafted)
 
 
-def _next_draft(drafter: Drafter | None, policy: WindowPolicy, room: int) -> Draft:
-    if drafter is None or room < 1:
+def _next_draft(drafter: Drafter | None, policy: WindowPolicy, room: int, context: int) -> Draft:
+    if drafter is None or room < 1 or policy.longest < 1:
         return NO_DRAFT
-    draft = drafter.propose(min(policy.limit, room))
-    length = policy.cut(len(draft.tokens), draft.confidence)
-    return draft._replace(tokens=list(draft.tokens[:length]))
+    draft = drafter.propose(min(policy.longest, room))
+    return draft._replace(tokens=list(draft.tokens[: policy.cut(draft, context)]))

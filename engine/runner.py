@@ -8,7 +8,7 @@ engine/cuda); where the fixed shape costs speed, a sequence may be run without i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import torch
@@ -54,4 +54,8 @@ class Runner(Protocol):
 
     def verify(self, cache: KVCache, tokens: Sequence[int]) -> torch.Tensor:
         """Append `tokens`; return logits `[len(tokens), vocabulary]`, row i following token i."""
+        ...
+
+    def probe(self) -> Callable[[int, int], float]:
+        """Return what times a pass of so many rows over so many tokens, in seconds."""
         ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ import torch
 from engine import layers
 from engine.int8.decoder import norm, run_layer
 from engine.kv_cache import KVCache
+from engine.probe import LayerProbe
 
 
 class Int8Runner:
@@ -44,5 +45,11 @@ class Int8Runner:
     @torch.inference_mode()
     def verify(self, cache: KVCache, tokens: Sequence[int]) -> torch.Tensor:
         """Append `tokens`; return one row of logits for each."""
-        hidden = layers.last_hidden_states(self._model, cache, tokens, run_layer)
+        return self._head(layers.last_hidden_states(self._model, cache, tokens, run_layer))
+
+    def probe(self) -> Callable[[int, int], float]:
+        """Return what times a pass."""
+        return LayerProbe(self._model, run_layer, self._head, self.new_cache)
+
+    def _head(self, hidden: torch.Tensor) -> torch.Tensor:
         return self._model.lm_head(norm(self._model.model.norm, hidden))[0]

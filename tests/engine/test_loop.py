@@ -4,9 +4,10 @@ import random
 
 import pytest
 
+from engine.cost import even
 from engine.loop import accepted_length, verify_loop
 from engine.sampling import Sampling
-from engine.window import WindowPolicy
+from engine.window import Acceptance, WindowPolicy
 from tests.engine.adversary import AdversarialDrafter
 
 LENGTH = 120
@@ -24,7 +25,8 @@ def run(target, prompt, drafter, sampling=GREEDY, length=LENGTH, cache=None):
         pass
     tokens: list[int] = []
     passes = 0
-    for step in verify_loop(runner, cache, prompt[-1], drafter, sampling, length):
+    policy = policy_of(runner)
+    for step in verify_loop(runner, cache, prompt[-1], drafter, sampling, length, policy):
         cache.check_integrity()
         tokens += step.tokens
         passes += 1
@@ -32,6 +34,10 @@ def run(target, prompt, drafter, sampling=GREEDY, length=LENGTH, cache=None):
     # The last token was emitted and never read.
     assert cache.length == len(prompt) + length - 1
     return tokens, passes
+
+
+def policy_of(runner) -> WindowPolicy:
+    return WindowPolicy(even(), Acceptance(), runner.max_draft)
 
 
 def prompt_of(target, seed: int) -> list[int]:
@@ -68,7 +74,7 @@ def test_a_perfect_drafter_needs_few_passes(tiny_qwen2_int8) -> None:
 
     drafted, passes = run(tiny_qwen2_int8, prompt, Oracle(plain, 1, 0))
     assert drafted == plain
-    # 8 drafted at first, then 16, then 31 a pass: 9 + 17 + 32 * 3 >= 120.
+    # Nearly whole windows at once, whole ones (32 tokens) after the first.
     assert passes == 5
 
 
@@ -96,7 +102,8 @@ def test_the_kv_cache_after_rejections_equals_a_fresh_one(tiny_target) -> None:
     run(tiny_target, prompt, drafter, length=100, cache=cache)
     # Roll back to the middle of the answer and go on without drafts from there.
     cache.rollback(cache.length - len(prompt) - 49)
-    loop = verify_loop(tiny_target.runner, cache, plain[49], None, Sampling(), 50)
+    policy = policy_of(tiny_target.runner)
+    loop = verify_loop(tiny_target.runner, cache, plain[49], None, Sampling(), 50, policy)
     again = [step.tokens[0] for step in loop]
     assert again == plain[50:100]
 
@@ -114,27 +121,3 @@ def test_the_kv_cache_after_rejections_equals_a_fresh_one(tiny_target) -> None:
 )
 def test_accepted_is_the_common_beginning(drafted, chosen, accepted) -> None:
     assert accepted_length(drafted, chosen) == accepted
-
-
-def test_the_window_doubles_on_full_acceptance_and_falls_on_a_miss() -> None:
-    policy = WindowPolicy(longest=16)
-    assert policy.limit == 8
-    policy.observe(8, 8)
-    assert policy.limit == 16
-    policy.observe(16, 16)
-    assert policy.limit == 16
-    policy.observe(16, 1)
-    assert policy.limit == 8
-    policy.observe(8, 0)
-    policy.observe(4, 0)
-    policy.observe(2, 0)
-    assert policy.limit == 2
-    policy.observe(0, 0)
-    assert policy.limit == 2
-
-
-def test_a_doubtful_draft_is_cut_short() -> None:
-    policy = WindowPolicy(longest=64)
-    assert policy.cut(30, confidence=0.9) == 30
-    assert policy.cut(30, confidence=0.5) == 4
-    assert policy.cut(3, confidence=0.5) == 3
