@@ -42,6 +42,7 @@ class EagerRunner:
         self.device = str(self._device)
         self.dtype = str(model.dtype).removeprefix("torch.")
         self.max_context = max_context
+        self.vocabulary = model.config.get_text_config().vocab_size
         self.notice = notice
         self.exact = layers.has_common_shape(model.config)
         # On a CPU every row of a pass costs time; a GPU reads the weights once for many.

@@ -29,7 +29,7 @@ from engine.kv_cache import KVCache
 from engine.loader import LoadedModel
 from engine.loop import Pass, verify_loop
 from engine.prefix import PrefixCache
-from engine.sampling import Sampling
+from engine.sampling.settings import sampling_of
 from engine.text_stream import TextStream
 from engine.window import WindowPolicy
 
@@ -155,7 +155,7 @@ def _decode(
     stats: GenerationStats,
     is_cancelled: IsCancelled,
 ) -> Iterator[Event]:
-    sampling = Sampling(request.temperature, request.top_p, request.seed)
+    sampling = sampling_of(request, target.runner.vocabulary)
     started = time.perf_counter()
     policy = WindowPolicy(target.cost, target.acceptance, target.runner.max_draft)
     for step in verify_loop(target.runner, cache, prompt[-1], drafter, sampling, limit, policy):
@@ -179,6 +179,8 @@ def _feed(
     Tokens after the end are not counted: how far a draft ran past it must not show.
     """
     stats.passes += 1
+    if stats.smallest_margin is None or step.margin < stats.smallest_margin:
+        stats.smallest_margin = step.margin
     origin = step.draft.origin
     if step.draft.tokens:
         stats.drafted += len(step.draft.tokens)

@@ -8,13 +8,13 @@ et al. 2023, for a drafter that copies). What is emitted never depends on the dr
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from drafters.core import NO_DRAFT, Draft, Drafter
 from engine.kv_cache import KVCache
 from engine.runner import Runner
-from engine.sampling import Sampling, choose
+from engine.sampling import Sampling, accept
 from engine.window import WindowPolicy
 
 
@@ -25,11 +25,13 @@ class Pass(NamedTuple):
         tokens: the tokens emitted: those accepted, then the target's own next one.
         draft: the draft that was verified, cut to the window.
         accepted: how many of its tokens were accepted.
+        margin: least distance of the two best logits at an emitted position.
     """
 
     tokens: list[int]
     draft: Draft
     accepted: int
+    margin: float
 
 
 def verify_loop(
@@ -59,25 +61,16 @@ def verify_loop(
         draft = _next_draft(drafter, policy, limit - 1, context)
         started = time.perf_counter()
         logits = runner.verify(cache, [last_token, *draft.tokens])
-        chosen = choose(logits, cache.length - len(draft.tokens), sampling)
-        accepted = accepted_length(draft.tokens, chosen)
+        verdict = accept(logits, draft.tokens, cache.tokens[: context + 1], sampling)
         seconds = time.perf_counter() - started
+        tokens, accepted, margin = verdict
         cache.rollback(len(draft.tokens) - accepted)
-        emitted = chosen[: accepted + 1]
-        last_token = emitted[-1]
+        last_token = tokens[-1]
         if drafter is not None:
-            drafter.observe(emitted[:-1], last_token)
+            drafter.observe(tokens[:-1], last_token)
         policy.observe(draft, accepted, context, seconds)
-        limit -= len(emitted)
-        yield Pass(emitted, draft, accepted)
-
-
-def accepted_length(drafted: Sequence[int], chosen: Sequence[int]) -> int:
-    """Return how many first drafted tokens equal the target's own."""
-    for count, (token, own) in enumerate(zip(drafted, chosen, strict=False)):
-        if token != own:
-            return count
-    return len(drafted)
+        limit -= len(tokens)
+        yield Pass(tokens, draft, accepted, margin)
 
 
 def _next_draft(drafter: Drafter | None, policy: WindowPolicy, room: int, context: int) -> Draft:

@@ -22,6 +22,7 @@ class Runner(Protocol):
     Attributes:
         name: what the statistics call it.
         max_context: most tokens that a sequence can hold.
+        vocabulary: columns of the logits.
         prefill_chunk: tokens a prefill chunk; chunks lie on a fixed grid of absolute
             positions, so that a reused prefix holds the values that a fresh one would.
         max_draft: longest draft that one pass can verify.
@@ -33,6 +34,7 @@ class Runner(Protocol):
     device: str
     dtype: str
     max_context: int
+    vocabulary: int
     prefill_chunk: int
     max_draft: int
     exact: bool

@@ -33,6 +33,7 @@ class Int8Runner:
         self._model = model
         self._layers = len(model.model.layers)
         self.max_context = max_context
+        self.vocabulary = model.config.get_text_config().vocab_size
 
     def new_cache(self, capacity: int, exact: bool = True) -> KVCache:
         """Return an empty cache; there are no faster passes than the exact ones."""

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from engine.cost import even
-from engine.loop import accepted_length, verify_loop
+from engine.loop import verify_loop
 from engine.sampling import Sampling
 from engine.window import Acceptance, WindowPolicy
 from tests.engine.adversary import AdversarialDrafter
@@ -106,18 +106,3 @@ def test_the_kv_cache_after_rejections_equals_a_fresh_one(tiny_target) -> None:
     loop = verify_loop(tiny_target.runner, cache, plain[49], None, Sampling(), 50, policy)
     again = [step.tokens[0] for step in loop]
     assert again == plain[50:100]
-
-
-@pytest.mark.parametrize(
-    ("drafted", "chosen", "accepted"),
-    [
-        ([], [5], 0),
-        ([1], [1, 9], 1),
-        ([1], [2, 9], 0),
-        ([1, 2, 3], [1, 2, 4, 9], 2),
-        ([1, 2, 3], [7, 2, 3, 9], 0),
-        ([1, 2, 3], [1, 2, 3, 9], 3),
-    ],
-)
-def test_accepted_is_the_common_beginning(drafted, chosen, accepted) -> None:
-    assert accepted_length(drafted, chosen) == accepted
