@@ -15,17 +15,24 @@ WATCH_SECONDS = 1.0
 async def watch_process(process_id: int, on_gone: Callable[[], None]) -> None:
     """Call `on_gone` once the client's process is gone.
 
-    A process that cannot be seen from the start is not watched: the client may be on
-    another machine or in another container.
+    Args:
+        process_id: of the client, for which `can_be_seen` was true.
+        on_gone: called once.
     """
     parent = os.getppid()
-    if not _alive(process_id):
-        return
     # Nothing announces the end of a process that is not our child, so we look.
     while _alive(process_id) and not (parent == process_id != os.getppid()):  # noqa: ASYNC110
         await asyncio.sleep(WATCH_SECONDS)
     logger.warning("the client's process is gone")
     on_gone()
+
+
+def can_be_seen(process_id: int) -> bool:
+    """Whether the process runs here: the client may be on another machine or in a container.
+
+    To be asked before the client hears from us: afterwards it may be gone already.
+    """
+    return _alive(process_id)
 
 
 def _alive(process_id: int) -> bool:

@@ -17,7 +17,7 @@ from pygls.protocol import default_converter
 from lsp_server import notifications
 from lsp_server.capabilities import read_settings, resolve_capabilities
 from lsp_server.jobs import JobState
-from lsp_server.process_watch import watch_process
+from lsp_server.process_watch import can_be_seen, watch_process
 from lsp_server.protocol import RedraftProtocol
 from lsp_server.requests import code_action, commands
 from lsp_server.requests.accept import accept
@@ -93,7 +93,7 @@ class RedraftServer(LanguageServer):
         self.session.settings = settings
         if warning:
             self.tell(types.MessageType.Warning, warning)
-        if params.process_id is not None:
+        if params.process_id is not None and can_be_seen(params.process_id):
             self.spawn(watch_process(params.process_id, lambda: self.stop(1)))
 
     def stop(self, code: int) -> None:
