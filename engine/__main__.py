@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import sys
 
 from engine.core import Generator
@@ -11,10 +12,19 @@ from engine.threads import limit_spinning
 
 DEFAULT_MODEL = "qwen2.5-coder-1.5b-instruct"
 
+PREFIX_VARIABLE = "REDRAFT_PREFIX_CACHE_MB"
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the engine; the exit code is 0 also when another one is running already."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    prefix_budget = options.prefix_cache_mb
+    if prefix_budget is None and (text := os.environ.get(PREFIX_VARIABLE)):
+        try:
+            prefix_budget = _megabytes(text)
+        except argparse.ArgumentTypeError as error:
+            parser.error(f"the environment variable {PREFIX_VARIABLE}: {error}")
     limit_spinning()
     from engine.server.lifecycle import ServeOptions, run
     from engine.store.known import KNOWN_MODELS
@@ -23,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
         # Imports torch, so only in the process that serves, and on its worker thread.
         from engine.host import ModelHost
 
-        return ModelHost(options.device, options.dtype, options.model)
+        return ModelHost(options.device, options.dtype, options.model, prefix_budget)
 
     return run(
         make_generator,
@@ -53,6 +63,13 @@ def _parser() -> argparse.ArgumentParser:
         help="stop after so long without a request; 0: never (default: %(default)g)",
     )
     parser.add_argument(
+        "--prefix-cache-mb",
+        type=_megabytes,
+        metavar="N",
+        help="keep so many MiB of earlier prompts' KV caches; 0: none (default: the environment "
+        f"variable {PREFIX_VARIABLE}, else 256 on a CPU and 2048 elsewhere)",
+    )
+    parser.add_argument(
         "--tcp",
         action="store_true",
         help="listen on a loopback port with a token instead of a Unix socket",
@@ -65,6 +82,17 @@ def _seconds(text: str) -> float:
     if not math.isfinite(seconds) or seconds < 0:
         raise argparse.ArgumentTypeError("must be 0 or more seconds")
     return seconds
+
+
+def _megabytes(text: str) -> int:
+    """Return bytes."""
+    try:
+        megabytes = float(text)
+    except ValueError:
+        megabytes = math.nan
+    if not math.isfinite(megabytes) or megabytes < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of MiB, 0 or more")
+    return int(megabytes * (1 << 20))
 
 
 if __name__ == "__main__":

@@ -28,12 +28,16 @@ from engine.draft_model import GreedyDraftModel
 from engine.kv_cache import KVCache
 from engine.loader import LoadedModel
 from engine.loop import Pass, verify_loop
+from engine.memory import is_out_of_memory
 from engine.prefix import PrefixCache
 from engine.sampling.settings import sampling_of
 from engine.text_stream import TextStream
 from engine.window import WindowPolicy
 
 NO_SOURCE = SourceTokens([], [])
+
+FIRST_ROOM = 512
+"""Tokens of the answer that get room in the KV cache at once; for more it grows."""
 
 
 def generate(
@@ -54,7 +58,10 @@ def generate(
     limit = answer_limit(request, len(prompt), len(source.tokens), target.runner.max_context)
     stats = _new_stats(target, len(prompt))
 
-    cache = prefix.take(prompt[:-1], room=len(prompt) + limit)
+    stats.kept_sequences, stats.kept_bytes = prefix.sequences, prefix.bytes
+    room = len(prompt) + min(limit, FIRST_ROOM)
+    cache = prefix.take(prompt[:-1], room, request.exact)
+    stats.exact = cache.exact
     try:
         stats.cached_prompt_tokens = cache.length
         yield from _prefill(target, cache, prompt, stats, is_cancelled)
@@ -72,6 +79,10 @@ def generate(
             )
         else:
             yield Finished("length", stats)
+    except Exception as error:
+        if is_out_of_memory(error):
+            prefix.clear()  # the next request needs it more
+        raise
     finally:
         prefix.give_back(cache, prompt[:-1])
 
@@ -122,6 +133,7 @@ def _new_stats(target: LoadedModel, prompt_tokens: int) -> GenerationStats:
         device=target.runner.device,
         dtype=target.runner.dtype,
         prompt_tokens=prompt_tokens,
+        notice=target.runner.notice,
     )
 
 

@@ -32,12 +32,20 @@ class ModelHost:
     Args:
         device, dtype: as in `load_model`.
         default_model: what a request means that names no model.
+        prefix_budget: bytes of KV caches kept for later requests; see `PrefixCache`.
     """
 
-    def __init__(self, device: str | None, dtype: str | None, default_model: str) -> None:
+    def __init__(
+        self,
+        device: str | None,
+        dtype: str | None,
+        default_model: str,
+        prefix_budget: int | None = None,
+    ) -> None:
         self._device = device
         self._dtype = dtype
         self._default = default_model
+        self._prefix_budget = prefix_budget
         self._target: LoadedModel | None = None
         self._folder: Path | None = None
         self._prefix: PrefixCache | None = None
@@ -77,7 +85,7 @@ class ModelHost:
         self.close()
         self._folder = folder
         self._target = yield from self._load(name, folder, is_cancelled, measured=True)
-        self._prefix = PrefixCache(self._target.runner)
+        self._prefix = PrefixCache(self._target.runner, self._prefix_budget)
         return self._target
 
     def _ensure_draft(

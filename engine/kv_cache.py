@@ -16,6 +16,9 @@ from transformers.cache_utils import Cache, DynamicLayer
 GROWTH = 256
 """Capacity is a multiple of this many tokens."""
 
+_BLOCK = 1024
+"""Tokens compared at a time, in C, before the place of a difference is looked for."""
+
 
 class SlotLayer(DynamicLayer):
     """Keys and values of one layer, `[1, heads, capacity, head_dim]`, filled up to `length`."""
@@ -27,9 +30,10 @@ class SlotLayer(DynamicLayer):
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         """Allocate both buffers in the shape of the first states seen."""
-        self.device = key_states.device
-        self.keys = _buffer_like(key_states, self.capacity)
-        self.values = _buffer_like(value_states, self.capacity)
+        keys = _buffer_like(key_states, self.capacity)
+        values = _buffer_like(value_states, self.capacity)
+        # Only when both are there: an allocation that fails changes nothing.
+        self.keys, self.values, self.device = keys, values, key_states.device
         self.is_initialized = True
 
     def update(
@@ -42,7 +46,8 @@ class SlotLayer(DynamicLayer):
         assert self.values is not None
         end = self.length + key_states.shape[-2]
         if end > self.capacity:
-            self._grow(end)
+            # In steps: an answer may be much shorter than it was allowed to be.
+            self._resize(max(end, self.capacity + max(self.capacity // 4, GROWTH)))
         self.keys[:, :, self.length : end] = key_states
         self.values[:, :, self.length : end] = value_states
         self.length = end
@@ -52,24 +57,43 @@ class SlotLayer(DynamicLayer):
         """Tokens held."""
         return self.length
 
-    def reserve(self, capacity: int) -> None:
-        """Make room for `capacity` tokens in all, so that no pass has to."""
-        if capacity <= self.capacity:
-            return
-        if self.is_initialized:
-            self._grow(capacity)
-        else:
-            self.capacity = rounded_up(capacity)
-
-    def _grow(self, needed: int) -> None:
+    @property
+    def bytes(self) -> int:
+        """Bytes allocated, filled or not."""
+        if not self.is_initialized:
+            return 0
         assert self.keys is not None
         assert self.values is not None
-        self.capacity = rounded_up(max(needed, self.capacity + self.capacity // 2))
-        for name in ("keys", "values"):
-            old = getattr(self, name)
-            new = _buffer_like(old, self.capacity)
-            new[:, :, : self.length] = old[:, :, : self.length]
-            setattr(self, name, new)
+        return self.keys.nbytes + self.values.nbytes
+
+    def reserve(self, capacity: int) -> None:
+        """Make room for `capacity` tokens in all, so that no pass has to."""
+        if capacity > self.capacity:
+            self._resize(capacity)
+
+    def trim(self) -> None:
+        """Let go of the capacity that is not filled."""
+        if rounded_up(self.length) < self.capacity:
+            self._resize(self.length)
+
+    def copy_prefix(self, length: int, capacity: int) -> SlotLayer:
+        """Return a layer of its own with the first `length` tokens and room for `capacity`."""
+        copy = SlotLayer(rounded_up(max(length, capacity)))
+        if self.is_initialized:
+            assert self.keys is not None
+            assert self.values is not None
+            copy.lazy_initialization(self.keys, self.values)
+            copy.keys[:, :, :length] = self.keys[:, :, :length]  # type: ignore[index]
+            copy.values[:, :, :length] = self.values[:, :, :length]  # type: ignore[index]
+        copy.length = length
+        return copy
+
+    def _resize(self, capacity: int) -> None:
+        capacity = rounded_up(capacity)
+        if self.is_initialized:
+            copy = self.copy_prefix(self.length, capacity)
+            self.keys, self.values = copy.keys, copy.values
+        self.capacity = capacity
 
 
 class KVCache(Cache):
@@ -102,10 +126,40 @@ class KVCache(Cache):
         for layer in self.layers:
             layer.length = len(self.tokens)  # type: ignore[attr-defined]
 
+    @property
+    def bytes(self) -> int:
+        """Bytes allocated for keys and values, filled or not; 0 before the first pass."""
+        return sum(layer.bytes for layer in self.layers)  # type: ignore[attr-defined]
+
     def reserve(self, capacity: int) -> None:
-        """Make room for `capacity` tokens in all."""
+        """Make room for `capacity` tokens in all.
+
+        Where the memory for it is not there, what is held stays as it was.
+        """
         for layer in self.layers:
             layer.reserve(capacity)  # type: ignore[attr-defined]
+
+    def trim(self) -> None:
+        """Let go of the capacity that is not filled; a layer at a time, as `reserve`."""
+        for layer in self.layers:
+            layer.trim()  # type: ignore[attr-defined]
+
+    def copy_prefix(self, length: int, capacity: int) -> KVCache:
+        """Return a cache of its own with the first `length` tokens.
+
+        Args:
+            length: how many of the tokens held.
+            capacity: tokens that the copy has room for, at least `length`.
+        """
+        if not 0 <= length <= self.length:
+            raise ValueError(f"cannot copy {length} of {self.length} tokens")
+        copy = KVCache(0, capacity, self.exact, self.grid)
+        copy.layers = [
+            layer.copy_prefix(length, capacity)  # type: ignore[attr-defined]
+            for layer in self.layers
+        ]
+        copy.tokens = self.tokens[:length]
+        return copy
 
     def check_integrity(self) -> None:
         """Raise AssertionError unless every layer holds exactly `tokens`; run in tests."""
@@ -120,12 +174,13 @@ def rounded_up(tokens: int) -> int:
 
 def common_prefix(a: list[int], b: list[int]) -> int:
     """Return how many first tokens of both are equal."""
+    limit = min(len(a), len(b))
     count = 0
-    for x, y in zip(a, b, strict=False):
-        if x != y:
-            return count
+    while count < limit and a[count : count + _BLOCK] == b[count : count + _BLOCK]:
+        count += _BLOCK
+    while count < limit and a[count] == b[count]:
         count += 1
-    return count
+    return min(count, limit)
 
 
 def _buffer_like(states: torch.Tensor, capacity: int) -> torch.Tensor:

@@ -1,49 +1,167 @@
-"""Keeps the KV cache of the last prompt, so that asking again prefills only what changed."""
+"""Keeps the KV caches of earlier prompts, so that asking again prefills only what changed.
+
+A kept sequence may be cut at multiples of its cache's `grid` (engine/kv_cache.py): what is
+reused holds the very values that a fresh prefill would make. With a grid of 1 that is
+true of every row, the answer's own included.
+"""
 
 from __future__ import annotations
 
 from engine.kv_cache import KVCache, common_prefix
+from engine.memory import is_out_of_memory
 from engine.runner import Runner
+
+WORTH_A_COPY = 64
+"""A kept sequence that would lose more tokens than this is left alone, and copied from."""
+
+CPU_BUDGET = 256 << 20
+DEVICE_BUDGET = 2 << 30
+
+
+def default_budget(device: str) -> int:
+    """Return how many bytes are kept on a device where nobody says how many."""
+    return CPU_BUDGET if device == "cpu" else DEVICE_BUDGET
 
 
 class PrefixCache:
-    """Holds one sequence.
+    """Holds sequences under a byte budget; the least recently used goes first.
 
-    Only whole prefill chunks are reused: chunks lie on a fixed grid of absolute
-    positions, so what is reused holds the very values that a fresh prefill would make.
+    A sequence that is being answered is not among them: it is taken out, or a copy is.
+
+    Args:
+        runner: makes the caches.
+        budget: bytes that may be kept; None for `default_budget`, 0 keeps nothing.
     """
 
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Runner, budget: int | None = None) -> None:
         self._runner = runner
-        self._kept: KVCache | None = None
-        self._prefilled: list[int] = []
+        self._budget = default_budget(runner.device) if budget is None else budget
+        self._kept: list[KVCache] = []  # the least recently used first
 
-    def take(self, prompt: list[int], room: int) -> KVCache:
+    @property
+    def sequences(self) -> int:
+        """How many are kept."""
+        return len(self._kept)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes allocated for those that are kept."""
+        return sum(cache.bytes for cache in self._kept)
+
+    def take(self, prompt: list[int], room: int, exact: bool = True) -> KVCache:
         """Return a cache that holds the longest reusable prefix of `prompt`.
 
         Args:
             prompt: token ids about to be prefilled.
-            room: capacity in tokens that the sequence will need.
+            room: tokens to have room for; the cache grows when it must.
+            exact: as in `Runner.new_cache`.
         """
-        cache, self._kept = self._kept, None
-        same = 0
-        if cache is not None:
-            same = min(common_prefix(prompt, self._prefilled), cache.length)
-            same -= same % self._runner.prefill_chunk
-        if cache is None or not same:
-            # Also where there is one: it may have grown for a prompt many times as long.
-            del cache
-            return self._runner.new_cache(room)
-        cache.rollback(cache.length - same)
-        cache.reserve(room)
-        return cache
+        fresh = self._runner.new_cache(room, exact)
+        found = self._longest(prompt, fresh)
+        if found is None:
+            return fresh
+        same, kept = found
+        self._remove(kept)
+        if kept.length - same > WORTH_A_COPY:
+            self._kept.append(kept)
+            try:
+                return kept.copy_prefix(same, room)
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+            # No memory for two of them: go on with the one there is.
+            self._remove(kept)
+        kept.rollback(kept.length - same)
+        self._reserve(kept, room)
+        return kept
 
     def give_back(self, cache: KVCache, prompt: list[int]) -> None:
-        """Keep `cache` for the next request.
+        """Keep `cache` for later requests, as far as it can be reused.
 
         Args:
-            cache: as it was taken, more tokens appended.
-            prompt: what was prefilled; tokens behind it came from passes and are not reused.
+            cache: as it was taken, more tokens appended; also after a failed pass.
+            prompt: what was to be prefilled; tokens behind it came from passes.
         """
-        self._kept = cache
-        self._prefilled = prompt[: cache.length]
+        usable = cache.length
+        if cache.grid > 1:
+            usable = min(usable, len(prompt)) // cache.grid * cache.grid
+        # Also where nothing is dropped: a pass that failed may have left layers out of step.
+        cache.rollback(cache.length - usable)
+        if not usable or not self._budget:
+            return
+        for kept in self._kept:
+            if _same_kind(kept, cache) and _begins_with(kept.tokens, cache.tokens):
+                self._remove(kept)
+                self._kept.append(kept)
+                return
+        if cache.bytes > self._budget and not (_trim(cache) and cache.bytes <= self._budget):
+            return
+        self._kept = [
+            kept
+            for kept in self._kept
+            if not (_same_kind(kept, cache) and _begins_with(cache.tokens, kept.tokens))
+        ]
+        self._kept.append(cache)
+        self._fit()
+
+    def clear(self) -> None:
+        """Keep nothing of what was kept so far."""
+        self._kept.clear()
+
+    def _longest(self, prompt: list[int], like: KVCache) -> tuple[int, KVCache] | None:
+        """Return the most tokens that can be reused and the sequence that holds them."""
+        best: tuple[int, KVCache] | None = None
+        for kept in reversed(self._kept):
+            if not _same_kind(kept, like):
+                continue
+            same = common_prefix(prompt, kept.tokens) // kept.grid * kept.grid
+            # Of equals the shorter, which has less to lose and may be moved.
+            if same and (best is None or (same, -kept.length) > (best[0], -best[1].length)):
+                best = same, kept
+        return best
+
+    def _reserve(self, cache: KVCache, room: int) -> None:
+        try:
+            try:
+                cache.reserve(room)
+            except Exception as error:
+                if not is_out_of_memory(error) or not self._kept:
+                    raise
+                self.clear()
+                cache.reserve(room)
+        except Exception:
+            self._kept.append(cache)
+            self._fit()
+            raise
+
+    def _fit(self) -> None:
+        """Bring what is kept under the budget: unused room first, then whole sequences."""
+        for kept in list(self._kept):
+            if self.bytes <= self._budget:
+                return
+            if not _trim(kept):
+                self._remove(kept)
+        while self.bytes > self._budget:
+            del self._kept[0]
+
+    def _remove(self, cache: KVCache) -> None:
+        self._kept = [kept for kept in self._kept if kept is not cache]
+
+
+def _trim(cache: KVCache) -> bool:
+    """Let go of unused room; return False where even that takes more memory than there is."""
+    try:
+        cache.trim()
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        return False
+    return True
+
+
+def _same_kind(a: KVCache, b: KVCache) -> bool:
+    return (a.exact, a.grid) == (b.exact, b.grid)
+
+
+def _begins_with(tokens: list[int], beginning: list[int]) -> bool:
+    return len(beginning) <= len(tokens) and common_prefix(tokens, beginning) == len(beginning)

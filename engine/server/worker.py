@@ -24,13 +24,12 @@ from engine.core import (
     Progress,
     TextDelta,
 )
+from engine.memory import is_out_of_memory
 from engine.server.job import Job
 from engine.server.logs import log_failure
 from engine.server.metrics import Metrics
 
 QUEUE_LIMIT = 32
-
-_MEMORY_TEXTS = ("out of memory", "can't allocate memory", "not enough memory")
 
 
 class WorkerState(NamedTuple):
@@ -239,7 +238,7 @@ def _end_of(error: BaseException, *, cancelled: bool) -> EngineError | Cancelled
     log_failure("generating", error)
     if cancelled:
         return Cancelled()
-    if _is_out_of_memory(error):
+    if is_out_of_memory(error):
         return EngineError(
             "out_of_memory",
             "The model or its context does not fit into memory; "
@@ -248,11 +247,3 @@ def _end_of(error: BaseException, *, cancelled: bool) -> EngineError | Cancelled
     return EngineError(
         "internal", "The engine failed on this request; its log has the details, and it goes on."
     )
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    # By name, because this module must not import torch.
-    names = {cls.__name__ for cls in type(error).__mro__}
-    if isinstance(error, MemoryError) or "OutOfMemoryError" in names:
-        return True
-    return isinstance(error, RuntimeError) and any(t in str(error) for t in _MEMORY_TEXTS)
