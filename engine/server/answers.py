@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -160,7 +161,17 @@ def stats_object(stats: GenerationStats) -> dict[str, Any]:
         "acceptance": stats.accepted / stats.drafted if stats.drafted else None,
         "drafted_by_origin": dict(stats.drafted_by_origin),
         "accepted_by_origin": dict(stats.accepted_by_origin),
+        "exact": stats.exact,
+        "smallest_margin": _finite(stats.smallest_margin),
+        "kept_sequences": stats.kept_sequences,
+        "kept_bytes": stats.kept_bytes,
+        "notice": stats.notice,
     }
+
+
+def _finite(number: float | None) -> float | None:
+    # JSON knows no infinity.
+    return number if number is not None and math.isfinite(number) else None
 
 
 def error_object(error: EngineError) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from engine.core import EngineError, GenerationRequest, Message
 MAX_BODY_BYTES = 8 * 1024 * 1024
 MAX_MESSAGES = 256
 MAX_TOKENS = 1_000_000
+MAX_TOKEN_SETTINGS = 1024
+MAX_TOKEN_ID = 2**31 - 1
 MAX_STOPS = 8
 MAX_NAME_CHARS = 4096
 
@@ -88,9 +90,16 @@ def parse_request(value: Any, default_model: str) -> ParsedRequest:
         model=default_model if model in (None, "", "default") else model,
         messages=messages,
         continue_final_message=continued,
-        max_tokens=_max_tokens(value),
+        max_tokens=_max_tokens(value, extras),
         temperature=_number(value, "temperature", low=0.0, high=2.0, default=0.0),
-        top_p=_top_p(value),
+        top_p=_above_zero(value, "top_p", high=1.0),
+        top_k=_top_k(value),
+        min_p=_number(value, "min_p", low=0.0, high=1.0, default=0.0),
+        repetition_penalty=_above_zero(value, "repetition_penalty", high=10.0),
+        logit_bias=_logit_bias(value),
+        banned_tokens=_banned_tokens(extras),
+        acceptance=_acceptance(extras),
+        exact=_boolean(extras, "exact", default=True, param="redraft.exact"),
         seed=_seed(value),
         stop=_stop(value),
         source=prediction if source is None else source,
@@ -227,7 +236,9 @@ def _integer(value: Mapping[str, Any], key: str) -> int | None:
     return item
 
 
-def _max_tokens(value: Mapping[str, Any]) -> int | None:
+def _max_tokens(value: Mapping[str, Any], extras: Mapping[str, Any]) -> int | None:
+    if _boolean(extras, "warm", default=False, param="redraft.warm"):
+        return 0
     chosen: int | None = None
     # `max_tokens` is the older name, so the newer one wins where both are given.
     for key in ("max_tokens", "max_completion_tokens"):
@@ -263,11 +274,71 @@ def _number(
     return float(item)
 
 
-def _top_p(value: Mapping[str, Any]) -> float:
-    top_p = _number(value, "top_p", low=0.0, high=1.0, default=1.0)
-    if top_p == 0.0:
-        raise InvalidRequest("top_p", "`top_p` must be greater than 0.")
-    return top_p
+def _above_zero(value: Mapping[str, Any], key: str, *, high: float) -> float:
+    number = _number(value, key, low=0.0, high=high, default=1.0)
+    if number == 0.0:
+        raise InvalidRequest(key, f"`{key}` must be greater than 0.")
+    return number
+
+
+def _top_k(value: Mapping[str, Any]) -> int:
+    top_k = _integer(value, "top_k")
+    # Some clients write -1 for "all", others 0.
+    if top_k is None or top_k == -1:
+        return 0
+    if not 0 <= top_k <= MAX_TOKEN_ID:
+        raise InvalidRequest("top_k", "`top_k` must be 0 (all) or a number of tokens.")
+    return top_k
+
+
+def _logit_bias(value: Mapping[str, Any]) -> tuple[tuple[int, float], ...]:
+    """OpenAI's form: an object of token ids, as texts, and what is added to their logits."""
+    bias = _object(value, "logit_bias")
+    if len(bias) > MAX_TOKEN_SETTINGS:
+        raise InvalidRequest(
+            "logit_bias", f"`logit_bias` may hold at most {MAX_TOKEN_SETTINGS} tokens."
+        )
+    return tuple((_token_id(key), _bias(added)) for key, added in bias.items())
+
+
+def _token_id(key: str) -> int:
+    if not (key.isascii() and key.isdigit() and len(key) < 10):
+        raise InvalidRequest("logit_bias", "`logit_bias` must have token ids as its keys.")
+    return int(key)
+
+
+def _bias(added: Any) -> float:
+    number = isinstance(added, int | float) and not isinstance(added, bool)
+    if not number or not -100 <= added <= 100:
+        raise InvalidRequest("logit_bias", "`logit_bias` may hold only numbers from -100 to 100.")
+    return float(added)
+
+
+def _banned_tokens(extras: Mapping[str, Any]) -> frozenset[int]:
+    banned = extras.get("banned_tokens")
+    if banned is None:
+        return frozenset()
+    whole = isinstance(banned, list) and all(
+        isinstance(token, int) and not isinstance(token, bool) and 0 <= token <= MAX_TOKEN_ID
+        for token in banned
+    )
+    if not whole or len(banned) > MAX_TOKEN_SETTINGS:
+        raise InvalidRequest(
+            "redraft.banned_tokens",
+            f"`redraft.banned_tokens` must be a list of at most {MAX_TOKEN_SETTINGS} token ids.",
+        )
+    return frozenset(banned)
+
+
+def _acceptance(extras: Mapping[str, Any]) -> str:
+    rule = extras.get("acceptance")
+    if rule is None:
+        return "coupled"
+    if rule not in ("coupled", "rejection"):
+        raise InvalidRequest(
+            "redraft.acceptance", "`redraft.acceptance` must be `coupled` or `rejection`."
+        )
+    return rule
 
 
 def _stop(value: Mapping[str, Any]) -> tuple[str, ...]:

@@ -26,6 +26,9 @@ STATS = GenerationStats(
     dtype="float32",
     prompt_tokens=100,
     cached_prompt_tokens=60,
+    smallest_margin=0.25,
+    kept_sequences=3,
+    kept_bytes=4096,
     tokens=40,
     prefill_seconds=1.5,
     decode_seconds=2.0,
@@ -91,7 +94,19 @@ def test_the_last_chunk_has_usage_and_statistics():
         "acceptance": 0.6,
         "drafted_by_origin": {"source": 40, "ngram": 10},
         "accepted_by_origin": {"source": 28, "ngram": 2},
+        "exact": True,
+        "smallest_margin": 0.25,
+        "kept_sequences": 3,
+        "kept_bytes": 4096,
+        "notice": "",
     }
+
+
+def test_a_margin_without_a_second_best_is_null():
+    assert (
+        answers.stats_object(GenerationStats(smallest_margin=float("inf")))["smallest_margin"]
+        is None
+    )
 
 
 def test_acceptance_is_null_when_nothing_was_drafted():

@@ -57,7 +57,19 @@ def test_every_key_of_the_contract_reaches_the_request():
         "logprobs": False,
         "tools": [],
         "user": "ignored",
-        "redraft": {"source": "src", "draft": False, "draft_model": "small", "later": 1},
+        "top_k": 40,
+        "min_p": 0.05,
+        "repetition_penalty": 1.1,
+        "logit_bias": {"50256": -100, "7": 1.5},
+        "redraft": {
+            "source": "src",
+            "draft": False,
+            "draft_model": "small",
+            "banned_tokens": [3, 5, 3],
+            "acceptance": "rejection",
+            "exact": False,
+            "later": 1,
+        },
     }
     assert parse_request(value, "d") == ParsedRequest(
         GenerationRequest(
@@ -76,6 +88,13 @@ def test_every_key_of_the_contract_reaches_the_request():
             source="src",
             draft=False,
             draft_model="small",
+            top_k=40,
+            min_p=0.05,
+            repetition_penalty=1.1,
+            logit_bias=((50256, -100.0), (7, 1.5)),
+            banned_tokens=frozenset({3, 5}),
+            acceptance="rejection",
+            exact=False,
         ),
         stream=True,
         include_usage=True,
@@ -100,6 +119,11 @@ def test_the_source_is_the_one_named_else_the_prediction(keys, source):
 def test_a_redraft_key_asks_for_usage_too():
     assert parse_request(request(redraft={}), "d").include_usage
     assert not parse_request(request(redraft=None), "d").include_usage
+
+
+def test_warm_and_all_of_top_k_have_two_names():
+    assert parsed(max_tokens=9, redraft={"warm": True}).request.max_tokens == 0
+    assert parsed(top_k=-1).request.top_k == 0
 
 
 def test_zero_tokens_only_warm():
@@ -156,6 +180,18 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"temperature": 10**400}, "temperature"),
     ({"top_p": 0}, "top_p"),
     ({"top_p": 1.1}, "top_p"),
+    ({"top_k": -2}, "top_k"),
+    ({"top_k": 1.5}, "top_k"),
+    ({"min_p": 1.5}, "min_p"),
+    ({"repetition_penalty": 0}, "repetition_penalty"),
+    ({"repetition_penalty": "x"}, "repetition_penalty"),
+    ({"logit_bias": []}, "logit_bias"),
+    ({"logit_bias": {"a": 1}}, "logit_bias"),
+    ({"logit_bias": {"-1": 1}}, "logit_bias"),
+    ({"logit_bias": {"1": 101}}, "logit_bias"),
+    ({"logit_bias": {"1": float("nan")}}, "logit_bias"),
+    ({"logit_bias": {"1": True}}, "logit_bias"),
+    ({"logit_bias": {str(i): 1 for i in range(1025)}}, "logit_bias"),
     ({"seed": 1.5}, "seed"),
     ({"seed": 2**63}, "seed"),
     ({"stop": 1}, "stop"),
@@ -179,6 +215,14 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"redraft": {"source": HALF}}, "redraft.source"),
     ({"redraft": {"draft": "no"}}, "redraft.draft"),
     ({"redraft": {"draft_model": 1}}, "redraft.draft_model"),
+    ({"redraft": {"banned_tokens": "3"}}, "redraft.banned_tokens"),
+    ({"redraft": {"banned_tokens": [True]}}, "redraft.banned_tokens"),
+    ({"redraft": {"banned_tokens": [-1]}}, "redraft.banned_tokens"),
+    ({"redraft": {"banned_tokens": [1] * 1025}}, "redraft.banned_tokens"),
+    ({"redraft": {"acceptance": "greedy"}}, "redraft.acceptance"),
+    ({"redraft": {"acceptance": []}}, "redraft.acceptance"),
+    ({"redraft": {"exact": 1}}, "redraft.exact"),
+    ({"redraft": {"warm": "yes"}}, "redraft.warm"),
 ]
 
 
@@ -211,7 +255,8 @@ keys = st.sampled_from(
     [
         "model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens",
         "temperature", "top_p", "seed", "stop", "prediction", "continue_final_message", "n",
-        "tools", "logprobs", "top_logprobs", "redraft",
+        "tools", "logprobs", "top_logprobs", "redraft", "top_k", "min_p", "repetition_penalty",
+        "logit_bias",
     ]
 )  # fmt: skip
 messages = st.lists(
