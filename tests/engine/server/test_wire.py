@@ -122,8 +122,8 @@ def test_a_redraft_key_asks_for_usage_too():
 
 
 def test_warm_and_all_of_top_k_have_two_names():
-    assert parsed(max_tokens=9, redraft={"warm": True}).request.max_tokens == 0
-    assert parsed(top_k=-1).request.top_k == 0
+    assert parsed(max_tokens=9, redraft={"warm": True}).max_tokens == 0
+    assert parsed(top_k=-1).top_k == 0
 
 
 def test_zero_tokens_only_warm():
