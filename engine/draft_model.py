@@ -21,7 +21,8 @@ class GreedyDraftModel:
 
     def __init__(self, model: LoadedModel) -> None:
         self._runner = model.runner
-        self._cache = model.runner.new_cache(1)
+        # A draft need not be exact, and the passes for one row are the cheaper ones.
+        self._cache = model.runner.new_cache(1, exact=False)
         self._is_cancelled: IsCancelled = never_cancelled
 
     def begin(self, is_cancelled: IsCancelled) -> None:
@@ -43,7 +44,7 @@ class GreedyDraftModel:
             self._cache.rollback(self._cache.length - same)
         else:
             # Not the old one: it may have grown for a context many times as long.
-            self._cache = self._runner.new_cache(len(wanted) + LONGEST)
+            self._cache = self._runner.new_cache(len(wanted) + LONGEST, exact=False)
         for _ in self._runner.prefill(self._cache, wanted[same:-1]):
             if self._is_cancelled():
                 raise Cancelled

@@ -14,8 +14,10 @@ from engine.core import (
     TextDelta,
 )
 from engine.draft_model import GreedyDraftModel, check_same_tokenizer
-from engine.generation import answer_limit, generate
+from engine.generation import FIRST_ROOM, answer_limit, generate
+from engine.kv_cache import common_prefix, rounded_up
 from engine.prefix import PrefixCache
+from tests.engine.memory import failing_allocations
 from tests.tiny import make_tokenizer
 
 SOURCE = "def area(width, height):\n    return width * height\n" * 4
@@ -71,6 +73,80 @@ def test_a_warm_prefix_changes_nothing_and_saves_prefill(tiny_target) -> None:
     assert (warm.stats.kept_sequences, warm.stats.kept_bytes) == (0, 0)
     assert end.stats.kept_sequences == 1
     assert end.stats.kept_bytes > 0
+
+
+def test_asking_again_with_another_instruction_prefills_only_what_changed(tiny_qwen2_int8) -> None:
+    def asked(instruction: str) -> GenerationRequest:
+        user = Message("user", f"```python\n{SOURCE}\n```\n{instruction}")
+        return a_request(messages=(user, a_request().messages[1]))
+
+    first, second = asked("rename width"), asked("rename height")
+    prompts = [tiny_qwen2_int8.chat.encode_prompt(request) for request in (first, second)]
+    same = common_prefix(*prompts)
+    assert 40 < same < min(map(len, prompts)) - 5
+    fresh, _, _ = run(tiny_qwen2_int8, second)
+    prefix = PrefixCache(tiny_qwen2_int8.runner)
+    run(tiny_qwen2_int8, replace(first, max_tokens=0), prefix)
+    _, end, _ = run(tiny_qwen2_int8, first, prefix)
+    assert end.stats.cached_prompt_tokens == len(prompts[0]) - 1
+    text, end, events = run(tiny_qwen2_int8, second, prefix)
+    assert end.stats.cached_prompt_tokens == same
+    missing = len(prompts[1]) - 1 - same
+    assert events[0] == Progress("prefill", 0.0, f"0 of {missing} tokens")
+    assert text == fresh
+    # Both are kept now, whichever is asked for next.
+    for request, prompt in ((first, prompts[0]), (second, prompts[1])):
+        _, end, _ = run(tiny_qwen2_int8, request, prefix)
+        assert end.stats.cached_prompt_tokens == len(prompt) - 1
+        assert end.stats.kept_sequences == 2
+
+
+def test_an_answer_that_comes_back_in_a_chat_is_not_prefilled_again(tiny_qwen2_int8) -> None:
+    prefix = PrefixCache(tiny_qwen2_int8.runner)
+    prompt = tiny_qwen2_int8.chat.encode_prompt(a_request())
+    run(tiny_qwen2_int8, a_request(), prefix)
+    (kept,) = prefix._kept
+    assert kept.tokens[: len(prompt)] == prompt
+    # All but the last token written, whose keys and values no pass has made yet.
+    assert kept.length == len(prompt) + 60 - 1
+    longer = [*kept.tokens, 5, 6]
+    assert prefix.take(longer, len(longer)).length == kept.length
+
+
+def test_faster_passes_are_told_and_have_their_own_prefix(tiny_qwen2) -> None:
+    prefix = PrefixCache(tiny_qwen2.runner)
+    for exact, other in ((True, False), (False, True)):
+        _, end, _ = run(tiny_qwen2, a_request(exact=exact), prefix)
+        assert end.stats.exact == exact
+        assert (end.stats.cached_prompt_tokens, end.stats.kept_sequences) == (0, int(other is True))
+
+
+def test_a_huge_limit_allocates_only_what_the_answer_comes_to_need(tiny_qwen2_int8) -> None:
+    prefix = PrefixCache(tiny_qwen2_int8.runner)
+    request = a_request(max_tokens=3500)
+    prompt = len(tiny_qwen2_int8.chat.encode_prompt(request))
+    events = generate(tiny_qwen2_int8, None, prefix, request, lambda: False)
+    while not isinstance(next(events), TextDelta):
+        pass
+    events.close()
+    (kept,) = prefix._kept
+    assert {layer.capacity for layer in kept.layers} == {rounded_up(prompt + FIRST_ROOM)}
+
+
+def test_without_memory_for_a_pass_what_is_kept_makes_room(tiny_qwen2, monkeypatch) -> None:
+    expected, _, _ = run(tiny_qwen2, a_request())
+    other = (Message("user", "other " * 100),)
+    for allowed in range(2 * len(tiny_qwen2.runner.new_cache(1).layers)):
+        prefix = PrefixCache(tiny_qwen2.runner)
+        run(tiny_qwen2, a_request(messages=other, continue_final_message=False), prefix)
+        assert prefix.sequences == 1
+        with (
+            failing_allocations(monkeypatch, allowed),
+            pytest.raises(RuntimeError, match="can't allocate memory"),
+        ):
+            run(tiny_qwen2, a_request(), prefix)
+        assert prefix.sequences == 0
+        assert run(tiny_qwen2, a_request(), prefix)[0] == expected
 
 
 def test_interleaved_prompts_never_mix(tiny_target) -> None:
