@@ -152,7 +152,7 @@ def _prefill(
     for done in target.runner.prefill(cache, missing):
         if is_cancelled():
             raise Cancelled
-        yield Progress("prefill", done / len(missing), f"{done} of {len(missing)} tokens")
+        yield Progress("prefill", done / len(missing), f"{int(done)} of {len(missing)} tokens")
     stats.prefill_seconds = time.perf_counter() - started
 
 

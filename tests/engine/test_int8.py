@@ -201,3 +201,14 @@ def test_int8_on_an_architecture_without_it_is_refused_by_name(tmp_path, monkeyp
         load_model("tiny", folder, "cpu", "int8")
     assert caught.value.code == "invalid_request"
     assert load_model("tiny", folder, "cpu", None).runner.name == "eager"
+
+
+def test_a_large_layer_is_packed_in_parts_and_maps_the_same(monkeypatch) -> None:
+    weight, scale = quantise(seeded(100, 64))
+    x = seeded(5, 64)
+    whole = Int8Linear(weight, scale, torch.arange(100.0))(x)
+    monkeypatch.setattr("engine.int8.linear.LARGE_ROWS", 64)
+    monkeypatch.setattr("engine.int8.linear.PART_ROWS", 32)
+    parts = Int8Linear(weight, scale, torch.arange(100.0))
+    assert len(parts._packed) == 4
+    assert torch.equal(parts(x), whole)
