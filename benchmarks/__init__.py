@@ -1,1 +1,6 @@
-"""Timed and counted comparisons; never part of `make test`."""
+"""What is measured, and how; each benchmark is run by `python -m benchmarks.NAME`."""
+
+from engine.threads import limit_spinning
+
+# As the engine does, and before anything imports torch.
+limit_spinning()

@@ -1,0 +1,72 @@
+"""The benchmarks run and print; how fast anything is, is never tested."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import never_slower, perplexity
+from benchmarks.common import edits, machine, spread
+from engine.host import ModelHost
+from engine.int8.linear import is_supported
+from tests.tiny import save_tiny_model
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("REDRAFT_CACHE_DIR", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def own_edits(tmp_path, monkeypatch) -> Path:
+    items = [{"before": f"def f{i}(x):\n    return x + {i}\n" * 30} for i in range(9)]
+    file = tmp_path / "edits" / "dev.jsonl"
+    file.parent.mkdir()
+    file.write_text("\n".join(map(json.dumps, items)))
+    monkeypatch.setenv("REDRAFT_EDITS", str(file.parent))
+    return file
+
+
+def test_the_median_comes_with_its_spread() -> None:
+    assert spread([3.0, 1.0, 2.0], " s", 1) == "2.0 s (1.0 to 3.0)"
+
+
+def test_the_machine_is_named_without_its_name() -> None:
+    import platform
+
+    assert "cores" in machine()
+    assert platform.node() not in machine()
+
+
+def test_edits_are_read_from_the_folder_that_is_named(own_edits) -> None:
+    assert len(edits()) == 9
+    own_edits.unlink()
+    with pytest.raises(SystemExit, match="REDRAFT_EDITS"):
+        edits()
+
+
+def test_files_are_spread_over_the_list(own_edits) -> None:
+    first, second, third = perplexity.chosen_files(3)
+    assert [text.split("(")[0] for text in (first, second, third)] == ["def f0", "def f3", "def f6"]
+
+
+def test_never_slower_compares_and_sees_that_texts_are_equal(tmp_path, capsys) -> None:
+    folder = str(save_tiny_model(tmp_path / "tiny"))
+    host = ModelHost("cpu", "float32", folder)
+    options = ["--model", folder, "--runs", "1", "--tokens", "12"]
+    assert never_slower.main(options, host) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 + len(never_slower.PROMPTS)
+    assert lines[-1].endswith("texts equal: yes")
+
+
+@pytest.mark.skipif(not is_supported(), reason="this torch has no FBGEMM kernels")
+def test_perplexity_reads_the_files_with_both_models(own_edits, tmp_path, capsys) -> None:
+    folder = str(save_tiny_model(tmp_path / "tiny", spread=0.02))
+    perplexity.main(["--model", folder, "--files", "2", "--tokens", "50"])
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("perplexity over 98 tokens of 2 files: int8 ")
+    ratio = float(last.split("ratio ")[1].split()[0])
+    assert 0.9 < ratio < 1.1
