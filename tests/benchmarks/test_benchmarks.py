@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import never_slower, perplexity
+from benchmarks import exactness, never_slower, perplexity
 from benchmarks.common import edits, machine, spread
+from engine.eager import EagerRunner
 from engine.host import ModelHost
 from engine.int8.linear import is_supported
 from tests.tiny import save_tiny_model
@@ -70,3 +71,28 @@ def test_perplexity_reads_the_files_with_both_models(own_edits, tmp_path, capsys
     assert last.startswith("perplexity over 98 tokens of 2 files: int8 ")
     ratio = float(last.split("ratio ")[1].split()[0])
     assert 0.9 < ratio < 1.1
+
+
+def test_exactness_compares_with_the_target_alone(own_edits, tmp_path, capsys) -> None:
+    text = own_edits.read_text().replace('"before"', '"instruction": "add one", "before"')
+    own_edits.write_text(text)
+    folder = str(save_tiny_model(tmp_path / "tiny"))
+    options = ["--model", folder, "--items", "3", "--tokens", "30", "--dtype", "float32"]
+    assert exactness.main(options) == 0
+    assert "3 of 3 items the same over" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_exactness_sees_a_token_that_differs(own_edits, tmp_path, capsys, monkeypatch) -> None:
+    text = own_edits.read_text().replace('"before"', '"instruction": "add one", "before"')
+    own_edits.write_text(text)
+    # A runner whose rows do depend on the window: the draft's length shifts the logits.
+    verify = EagerRunner.verify
+    monkeypatch.setattr(
+        EagerRunner,
+        "verify",
+        lambda self, cache, tokens: verify(self, cache, tokens).roll(len(tokens) - 1, dims=-1),
+    )
+    folder = str(save_tiny_model(tmp_path / "tiny"))
+    options = ["--model", folder, "--items", "1", "--tokens", "30", "--dtype", "float32"]
+    assert exactness.main(options) == 1
+    assert "DIFFERENT" in capsys.readouterr().out
