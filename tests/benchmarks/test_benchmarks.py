@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks import exactness, never_slower, perplexity
 from benchmarks.common import edits, machine, spread
+from benchmarks.device import __main__ as device
 from engine.eager import EagerRunner
 from engine.host import ModelHost
 from engine.int8.linear import is_supported
@@ -96,3 +97,13 @@ def test_exactness_sees_a_token_that_differs(own_edits, tmp_path, capsys, monkey
     options = ["--model", folder, "--items", "1", "--tokens", "30", "--dtype", "float32"]
     assert exactness.main(options) == 1
     assert "DIFFERENT" in capsys.readouterr().out
+
+
+def test_device_prints_every_comparison_with_its_aim(tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(device, "WINDOWS", (1, 4, 16))
+    folder = str(save_tiny_model(tmp_path / "tiny"))
+    device.main(["--model", folder, "--rounds", "2", "--tokens", "4", "--dtype", "float32"])
+    out = capsys.readouterr().out
+    for words in ("resident memory: ", " 16 rows: ", "16 rows / 1 row: ", "plain decoding: "):
+        assert words in out
+    assert out.count("(aim: ") == 3

@@ -1,0 +1,1 @@
+"""What passes cost on this machine, beside transformers and llama.cpp."""
