@@ -42,6 +42,8 @@ class EagerRunner:
         self.device = str(self._device)
         self.dtype = str(model.dtype).removeprefix("torch.")
         self.max_context = max_context
+        linears = (m for m in model.modules() if isinstance(m, torch.nn.Linear))
+        self.weight_bytes = sum(m.weight.nbytes for m in linears)
         self.vocabulary = model.config.get_text_config().vocab_size
         self.notice = notice
         self.exact = layers.has_common_shape(model.config)

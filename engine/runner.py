@@ -26,6 +26,7 @@ class Runner(Protocol):
         prefill_chunk: tokens a prefill chunk; chunks lie on a fixed grid of absolute
             positions, so that a reused prefix holds the values that a fresh one would.
         max_draft: longest draft that one pass can verify.
+        weight_bytes: bytes of weights that every pass reads.
         exact: passes are exact unless a sequence asks for the faster ones.
         notice: a sentence for people about how this model is served, or "".
     """
@@ -37,6 +38,7 @@ class Runner(Protocol):
     vocabulary: int
     prefill_chunk: int
     max_draft: int
+    weight_bytes: int
     exact: bool
     notice: str
 

@@ -17,6 +17,7 @@ _COMMANDS = {
     "rewrite": "rewrite a function, a class or some lines of a file",
     "models": "list, fetch and check models",
     "engine": "run, show or stop the engine",
+    "doctor": "measure what passes cost on this machine",
 }
 
 

@@ -9,6 +9,7 @@ import torch
 
 from engine import layers
 from engine.int8.decoder import norm, run_layer
+from engine.int8.linear import Int8Linear
 from engine.kv_cache import KVCache
 from engine.probe import LayerProbe
 
@@ -33,6 +34,8 @@ class Int8Runner:
         self._model = model
         self._layers = len(model.model.layers)
         self.max_context = max_context
+        linears = (m for m in model.modules() if isinstance(m, Int8Linear))
+        self.weight_bytes = sum(m.in_features * m.out_features for m in linears)
         self.vocabulary = model.config.get_text_config().vocab_size
 
     def new_cache(self, capacity: int, exact: bool = True) -> KVCache:
