@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import TypeVar
 
 from drafters.cascade import CascadeDrafter
 from drafters.core import DraftContext, Drafter
@@ -33,6 +34,8 @@ from engine.prefix import PrefixCache
 from engine.sampling.settings import sampling_of
 from engine.text_stream import TextStream
 from engine.window import WindowPolicy
+
+T = TypeVar("T")
 
 NO_SOURCE = SourceTokens([], [])
 
@@ -85,6 +88,20 @@ def generate(
         raise
     finally:
         prefix.give_back(cache, prompt[:-1])
+
+
+def timed(steps: Iterator[T]) -> Iterator[tuple[T, float]]:
+    """Pass steps on with the seconds that each took by itself.
+
+    Between two of them other answers may have their turns, which this one did not cost.
+    """
+    while True:
+        started = time.perf_counter()
+        try:
+            step = next(steps)
+        except StopIteration:
+            return
+        yield step, time.perf_counter() - started
 
 
 def answer_limit(
@@ -145,15 +162,13 @@ def _prefill(
     is_cancelled: IsCancelled,
 ) -> Iterator[Event]:
     """Run the prompt through the target, all but its last token (the first pass takes it)."""
-    started = time.perf_counter()
     missing = prompt[cache.length : -1]
     yield Progress("prefill", 0.0, f"0 of {len(missing)} tokens")
-    done = 0
-    for done in target.runner.prefill(cache, missing):
+    for done, seconds in timed(target.runner.prefill(cache, missing)):
+        stats.prefill_seconds += seconds
         if is_cancelled():
             raise Cancelled
         yield Progress("prefill", done / len(missing), f"{int(done)} of {len(missing)} tokens")
-    stats.prefill_seconds = time.perf_counter() - started
 
 
 def _decode(
@@ -168,11 +183,11 @@ def _decode(
     is_cancelled: IsCancelled,
 ) -> Iterator[Event]:
     sampling = sampling_of(request, target.runner.vocabulary)
-    started = time.perf_counter()
     policy = WindowPolicy(target.cost, target.acceptance, target.runner.max_draft)
-    for step in verify_loop(target.runner, cache, prompt[-1], drafter, sampling, limit, policy):
+    passes = verify_loop(target.runner, cache, prompt[-1], drafter, sampling, limit, policy)
+    for step, seconds in timed(passes):
         reason = _feed(step, text, target.end_tokens, limit, stats)
-        stats.decode_seconds = time.perf_counter() - started
+        stats.decode_seconds += seconds
         delta = text.finish() if reason else text.take()
         if delta:
             yield delta._replace(tokens=stats.tokens, seconds=stats.decode_seconds)

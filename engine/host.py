@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,13 +58,25 @@ class ModelHost:
 
     def generate(self, request: GenerationRequest, is_cancelled: IsCancelled) -> Iterator[Event]:
         """Load what the request needs, then answer it."""
-        name = self._default if request.model in DEFAULT_NAMES else request.model
-        target = yield from self._ensure_target(name, is_cancelled)
+        target = yield from self._ensure_target(self._name_of(request), is_cancelled)
         draft_model = None
         if request.draft_model and request.draft:
             draft_model = yield from self._ensure_draft(request.draft_model, target, is_cancelled)
         assert self._prefix is not None
         yield from generate(target, draft_model, self._prefix, request, is_cancelled)
+
+    def fits_beside(self, request: GenerationRequest, others: Sequence[GenerationRequest]) -> bool:
+        """Return whether `request` may be answered at once with `others`.
+
+        They must want the model that is loaded; a draft model serves one answer at a time.
+        """
+        wanted = {self._name_of(asked) for asked in (request, *others)}
+        return wanted == {self.loaded_model} and not any(
+            asked.draft_model for asked in (request, *others)
+        )
+
+    def _name_of(self, request: GenerationRequest) -> str:
+        return self._default if request.model in DEFAULT_NAMES else request.model
 
     def close(self) -> None:
         """Let go of the models; keep what was learnt about the cost of passes."""

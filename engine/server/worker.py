@@ -1,6 +1,7 @@
 """The one thread that generates, and the bounded queue before it.
 
-One answer at a time, first come, first served. The thread never touches a connection:
+Requests are begun first come, first served; where the generator allows it, a few are
+answered at once, in turns (engine/server/turns.py). The thread never touches a connection:
 it hands events to the event loop, and asks a flag whether the client is still there.
 """
 
@@ -10,7 +11,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -22,14 +23,16 @@ from engine.core import (
     GenerationRequest,
     Generator,
     Progress,
-    TextDelta,
 )
 from engine.memory import is_out_of_memory
 from engine.server.job import Job
 from engine.server.logs import log_failure
 from engine.server.metrics import Metrics
+from engine.server.turns import Turn, fits
 
 QUEUE_LIMIT = 32
+
+End = Finished | EngineError | Cancelled
 
 
 class WorkerState(NamedTuple):
@@ -37,7 +40,7 @@ class WorkerState(NamedTuple):
 
     Attributes:
         active, queued: how many answers are being written, and wait.
-        activity: what the active one does, or None.
+        activity: what the first of the active ones does, or None.
         model: name of the loaded model, or None.
         stopping: no further work is taken.
         idle_seconds: time since there was last something to do; 0 while there is.
@@ -60,12 +63,11 @@ class Worker:
         self._generator: Generator | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="generate", daemon=True)
-        # Guards the three below; held for moments only.
+        # Guards what follows; held for moments only.
         self._changed = threading.Condition()
         self._waiting: deque[Job] = deque()
-        self._active: Job | None = None
+        self._turns: list[Turn] = []
         self._stopping = False
-        self._activity: Progress | None = None
         self._idle_since = time.monotonic()
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -110,7 +112,7 @@ class Worker:
         """Take nothing more, end every answer with `engine_stopping`, let the thread end."""
         with self._changed:
             self._stopping = True
-            jobs = [*self._waiting, *([self._active] if self._active else [])]
+            jobs = [*self._waiting, *(turn.job for turn in self._turns)]
             for _ in self._waiting:
                 self._metrics.ended("engine_stopping")
             self._waiting.clear()
@@ -126,11 +128,11 @@ class Worker:
     def state(self) -> WorkerState:
         """What is going on now."""
         with self._changed:
-            busy = bool(self._active or self._waiting)
+            busy = bool(self._turns or self._waiting)
             return WorkerState(
-                active=1 if self._active else 0,
+                active=len(self._turns),
                 queued=len(self._waiting),
-                activity=self._activity if self._active else None,
+                activity=self._turns[0].activity if self._turns else None,
                 model=getattr(self._generator, "loaded_model", None),
                 stopping=self._stopping,
                 idle_seconds=0.0 if busy else time.monotonic() - self._idle_since,
@@ -138,7 +140,7 @@ class Worker:
 
     def _announce_positions(self) -> None:
         with self._changed:
-            ahead = 1 if self._active else 0
+            ahead = len(self._turns)
             places = [(job, ahead + i) for i, job in enumerate(self._waiting)]
         for job, before in places:
             if before and before != job.before:
@@ -157,11 +159,9 @@ class Worker:
             self._generator = self._make_generator()
         except Exception as error:  # the next request tries again and tells its client
             log_failure("starting", error)
-        while (job := self._next()) is not None:
-            end = self._serve(job)
-            if job.cancelled.is_set():
-                self._metrics.cancel_took(time.monotonic() - job.cancelled_at)
-            self._post(job.put, end)
+        while self._begin_turns():
+            for turn in list(self._turns):
+                self._take(turn)
         close = getattr(self._generator, "close", None)
         if close is not None:
             try:
@@ -169,60 +169,61 @@ class Worker:
             except Exception as error:
                 log_failure("closing the model", error)
 
-    def _next(self) -> Job | None:
+    def _begin_turns(self) -> bool:
+        """Wait for work and begin what may be; False when the thread is to end."""
+        begun: list[Job] = []
         with self._changed:
-            if self._active is not None:
-                self._active = self._activity = None
-                self._idle_since = time.monotonic()
-            while not self._waiting and not self._stopping:
+            while not self._turns and not self._waiting and not self._stopping:
                 self._changed.wait()
-            if self._stopping:
-                return None
-            self._active = self._waiting.popleft()
-            job = self._active
-        self._post(self._announce_positions)
-        return job
+            if self._stopping and not self._turns:
+                return False
+            while self._waiting and fits(self._generator, self._waiting[0].request, self._turns):
+                begun.append(self._waiting.popleft())
+                self._turns.append(Turn(begun[-1], self._events(begun[-1])))
+        if begun:
+            self._post(self._announce_positions)
+        return True
 
-    def _serve(self, job: Job) -> Finished | EngineError | Cancelled:
-        """Generate one answer; whatever happens becomes the end of that answer only."""
-        try:
-            end = self._generate(job)
-            if isinstance(end, Finished):
-                self._metrics.finished(end)
-            self._metrics.ended("cancelled" if isinstance(end, Cancelled) else end.reason)
-            return end
-        except BaseException as error:
-            end = _end_of(error, cancelled=job.cancelled.is_set())
-        self._metrics.ended("cancelled" if isinstance(end, Cancelled) else end.code)
-        return end
-
-    def _generate(self, job: Job) -> Finished | Cancelled:
-        if job.cancelled.is_set():
-            return Cancelled()
+    def _events(self, job: Job) -> Iterator[Event]:
         if self._generator is None:
             self._generator = self._make_generator()
-        events = self._generator.generate(job.request, job.cancelled.is_set)
-        waits_for_text = True
-        try:
-            for event in events:
-                # Asked here too, for a generator that forgets to.
-                if job.cancelled.is_set():
-                    return Cancelled()
-                if isinstance(event, Finished):
-                    return event
-                if waits_for_text and isinstance(event, TextDelta):
-                    waits_for_text = False
-                    self._metrics.first_text(time.monotonic() - job.submitted)
-                self._note(event)
-                self._post(job.put, event)
-        finally:
-            close = getattr(events, "close", None)
-            if close is not None:
-                close()
-        raise RuntimeError("the generator ended without a Finished")
+        yield from self._generator.generate(job.request, job.cancelled.is_set)
 
-    def _note(self, event: Event) -> None:
-        self._activity = event if isinstance(event, Progress) else Progress("writing")
+    def _take(self, turn: Turn) -> None:
+        """One step of one answer; whatever happens becomes the end of that answer only."""
+        job = turn.job
+        try:
+            event = turn.take()
+        except BaseException as error:
+            event = _end_of(error, cancelled=job.cancelled.is_set())
+        if not isinstance(event, Finished | EngineError | Cancelled):
+            self._post(job.put, event)
+            return
+        end = self._close(turn, event)
+        if job.cancelled.is_set():
+            self._metrics.cancel_took(time.monotonic() - job.cancelled_at)
+        with self._changed:
+            self._turns.remove(turn)
+            self._idle_since = time.monotonic()
+        self._count(turn, end)
+        self._post(job.put, end)
+        self._post(self._announce_positions)
+
+    def _close(self, turn: Turn, end: End) -> End:
+        try:
+            turn.close()
+        except BaseException as error:
+            return _end_of(error, cancelled=turn.job.cancelled.is_set())
+        return end
+
+    def _count(self, turn: Turn, end: End) -> None:
+        if turn.first_text_after is not None:
+            self._metrics.first_text(turn.first_text_after)
+        if isinstance(end, Finished):
+            self._metrics.finished(end)
+            self._metrics.ended(end.reason)
+        else:
+            self._metrics.ended("cancelled" if isinstance(end, Cancelled) else end.code)
 
 
 def stopping_error() -> EngineError:

@@ -1,12 +1,21 @@
 from __future__ import annotations
 
 import gc
+import random
 import weakref
 from dataclasses import replace
 
 import pytest
 
-from engine.core import Cancelled, EngineError, Finished, GenerationRequest, Message, Progress
+from engine.core import (
+    Cancelled,
+    EngineError,
+    Finished,
+    GenerationRequest,
+    Message,
+    Progress,
+    TextDelta,
+)
 from engine.host import ModelHost
 from tests.tiny import save_tiny_model
 
@@ -85,3 +94,59 @@ def test_a_cancelled_load_leaves_nothing_half_done(host, folders) -> None:
     with pytest.raises(Cancelled):
         run(host, is_cancelled=lambda: True)
     assert run(host)[0].model == folders[0]
+
+
+SOURCE = "def area(self):\n    width = self.right - self.left\n    return width * self.height\n"
+
+
+def asked(number: int, **more) -> GenerationRequest:
+    """A rewrite whose answer is drafted from the source; some share their beginning."""
+    text = f"{SOURCE}\n\n{'Rename width. ' * (number % 3)}Be brief."
+    message = Message("user", text)
+    return GenerationRequest("", (message,), source=SOURCE, max_tokens=40, **more)
+
+
+def text_of(events) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+@pytest.mark.parametrize("dtype", ["float32", None])
+def test_answers_in_turns_are_those_that_each_would_have_alone(folders, dtype) -> None:
+    choice = random.Random(7)
+    requests = [asked(i, temperature=0.8 * (i % 2), seed=i) for i in range(4)]
+    alone = []
+    for request in requests:
+        host = ModelHost("cpu", dtype, folders[0])
+        alone.append(text_of(host.generate(replace(request, draft=False), lambda: False)))
+        host.close()
+    host = ModelHost("cpu", dtype, folders[0])
+    run(host)
+    assert host.fits_beside(requests[0], requests[1:])
+    for _ in range(6):
+        running = {i: host.generate(r, lambda: False) for i, r in enumerate(requests)}
+        heard: dict[int, list] = {i: [] for i in running}
+        dropped = choice.randrange(8)  # from 4 on, nobody is
+        while running:
+            i = choice.choice(sorted(running))
+            if i == dropped and len(heard[i]) > 2:
+                running.pop(i).close()
+                continue
+            heard[i].append(next(running[i]))
+            if isinstance(heard[i][-1], Finished):
+                running.pop(i)
+        for i, events in heard.items():
+            if i != dropped:
+                assert text_of(events) == alone[i]
+    host.close()
+
+
+def test_only_requests_for_the_loaded_model_without_a_draft_model_fit_together(
+    host, folders
+) -> None:
+    assert not host.fits_beside(REQUEST, [REQUEST])  # nothing is loaded yet
+    run(host)
+    assert host.fits_beside(REQUEST, [replace(REQUEST, model=folders[0])])
+    assert not host.fits_beside(replace(REQUEST, model=folders[1]), [REQUEST])
+    assert not host.fits_beside(REQUEST, [replace(REQUEST, model=folders[1])])
+    assert not host.fits_beside(replace(REQUEST, draft_model=folders[1]), [REQUEST])
+    assert not host.fits_beside(REQUEST, [replace(REQUEST, draft_model=folders[1])])

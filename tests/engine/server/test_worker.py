@@ -127,3 +127,105 @@ async def test_an_answer_that_ended_cannot_be_abandoned():
     assert not job.abandon(EngineError("engine_stopping", "."))
     assert not job.cancelled.is_set()
     assert await job.take() == [END]
+
+
+class Stepping:
+    """Answers that take as many turns as their message says, and tell of every turn."""
+
+    loaded_model = "m"
+
+    def __init__(self) -> None:
+        self.turns: list[str] = []
+        self.closed: list[str] = []
+        self.begun = threading.Event()
+        self.go_on = threading.Event()
+
+    def fits_beside(self, request, others) -> bool:
+        return request.model == "m" and all(other.model == "m" for other in others)
+
+    def generate(self, request, is_cancelled):
+        name, count = request.messages[0].content.split()
+        self.begun.set()
+        self.go_on.wait(10)
+        try:
+            for _ in range(int(count)):
+                self.turns.append(name)
+                yield TextDelta(name)
+            yield END
+        finally:
+            self.closed.append(name)
+
+
+def asked(name: str, turns: int, model: str = "m") -> GenerationRequest:
+    return GenerationRequest(model, (Message("user", f"{name} {turns}"),))
+
+
+async def held(start) -> tuple[Worker, Stepping, Job]:
+    """A worker whose first answer, of 3 turns, waits in its first one."""
+    generator = Stepping()
+    worker = start(lambda: generator)
+    first = worker.submit(asked("a", 3))
+    await asyncio.to_thread(generator.begun.wait, 10)
+    return worker, generator, first
+
+
+async def test_answers_by_one_model_take_turns(start) -> None:
+    worker, generator, first = await held(start)
+    second = worker.submit(asked("b", 1))
+    third = worker.submit(asked("c", 2))
+    generator.go_on.set()
+    for job in (first, second, third):
+        assert (await all_of(job))[-1] == END
+    assert "".join(generator.turns) == "aabcac"
+    assert sorted(generator.closed) == ["a", "b", "c"]
+
+
+async def test_at_most_four_are_answered_at_once(start) -> None:
+    worker, generator, first = await held(start)
+    jobs = [first, *(worker.submit(asked(name, 3)) for name in "bcdef")]
+    generator.go_on.set()
+    for job in jobs:
+        assert (await all_of(job))[-1] == END
+    turns = "".join(generator.turns)
+    assert turns[:9] == "aabcdabcd"
+    assert set(turns[-4:]) == {"e", "f"}
+
+
+async def test_another_model_waits_and_is_not_overtaken(start) -> None:
+    worker, generator, first = await held(start)
+    other = worker.submit(asked("x", 2, model="other"))
+    later = worker.submit(asked("b", 1))
+    generator.go_on.set()
+    for job in (first, other, later):
+        assert (await all_of(job))[-1] == END
+    assert "".join(generator.turns) == "aaaxxb"
+
+
+async def test_a_cancel_is_seen_at_the_next_turn_and_the_others_go_on(start) -> None:
+    worker, generator, first = await held(start)
+    second = worker.submit(asked("b", 3))
+    worker.cancel(first)
+    generator.go_on.set()
+    assert (await all_of(second))[-1] == END
+    # The turn that ran when the cancel came was the first answer's last.
+    assert "".join(generator.turns) == "abbb"
+    assert generator.closed == ["a", "b"]
+
+
+async def test_a_failure_ends_one_answer_only(start) -> None:
+    worker, generator, first = await held(start)
+    broken = worker.submit(asked("b", "x"))  # type: ignore[arg-type]
+    generator.go_on.set()
+    assert (await all_of(broken))[-1].code == "internal"
+    assert (await all_of(first))[-1] == END
+    assert "".join(generator.turns) == "aaa"
+
+
+async def test_stopping_ends_all_that_are_answered(start) -> None:
+    worker, generator, first = await held(start)
+    second = worker.submit(asked("b", 3))
+    worker.stop()
+    generator.go_on.set()
+    for job in (first, second):
+        assert (await all_of(job))[-1].code == "engine_stopping"
+    assert await asyncio.to_thread(worker.join, 10)
