@@ -26,6 +26,11 @@ log = logging.getLogger(__name__)
 DEFAULT_NAMES = ("", "default")
 
 
+def shares_beginning(a: GenerationRequest, b: GenerationRequest) -> bool:
+    """Return whether both prompts read the same code first."""
+    return a.messages == b.messages or (bool(a.source) and a.source == b.source)
+
+
 class ModelHost:
     """The engine's inside; see `engine.core.Generator`.
 
@@ -68,11 +73,15 @@ class ModelHost:
     def fits_beside(self, request: GenerationRequest, others: Sequence[GenerationRequest]) -> bool:
         """Return whether `request` may be answered at once with `others`.
 
-        They must want the model that is loaded; a draft model serves one answer at a time.
+        They must want the model that is loaded; a draft model serves one answer at a time;
+        and what is about the same code waits, because it can then reuse what the other one
+        reads (a rewrite that overtakes the warming for it).
         """
-        wanted = {self._name_of(asked) for asked in (request, *others)}
-        return wanted == {self.loaded_model} and not any(
-            asked.draft_model for asked in (request, *others)
+        everybody = (request, *others)
+        return (
+            {self._name_of(asked) for asked in everybody} == {self.loaded_model}
+            and not any(asked.draft_model for asked in everybody)
+            and not any(shares_beginning(request, other) for other in others)
         )
 
     def _name_of(self, request: GenerationRequest) -> str:

@@ -121,7 +121,6 @@ def test_answers_in_turns_are_those_that_each_would_have_alone(folders, dtype) -
         host.close()
     host = ModelHost("cpu", dtype, folders[0])
     run(host)
-    assert host.fits_beside(requests[0], requests[1:])
     for _ in range(6):
         running = {i: host.generate(r, lambda: False) for i, r in enumerate(requests)}
         heard: dict[int, list] = {i: [] for i in running}
@@ -145,8 +144,17 @@ def test_only_requests_for_the_loaded_model_without_a_draft_model_fit_together(
 ) -> None:
     assert not host.fits_beside(REQUEST, [REQUEST])  # nothing is loaded yet
     run(host)
-    assert host.fits_beside(REQUEST, [replace(REQUEST, model=folders[0])])
-    assert not host.fits_beside(replace(REQUEST, model=folders[1]), [REQUEST])
-    assert not host.fits_beside(REQUEST, [replace(REQUEST, model=folders[1])])
-    assert not host.fits_beside(replace(REQUEST, draft_model=folders[1]), [REQUEST])
-    assert not host.fits_beside(REQUEST, [replace(REQUEST, draft_model=folders[1])])
+    other = replace(REQUEST, messages=(Message("user", "subtract"),))
+    assert host.fits_beside(REQUEST, [replace(other, model=folders[0])])
+    assert not host.fits_beside(replace(REQUEST, model=folders[1]), [other])
+    assert not host.fits_beside(REQUEST, [replace(other, model=folders[1])])
+    assert not host.fits_beside(replace(REQUEST, draft_model=folders[1]), [other])
+    assert not host.fits_beside(REQUEST, [replace(other, draft_model=folders[1])])
+
+
+def test_a_rewrite_waits_for_the_warming_of_the_same_code(host, folders) -> None:
+    run(host)
+    warming = replace(asked(0), max_tokens=0)
+    assert not host.fits_beside(asked(1), [warming])
+    assert host.fits_beside(replace(asked(1), source="other"), [warming])
+    assert not host.fits_beside(REQUEST, [REQUEST])
