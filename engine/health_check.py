@@ -62,12 +62,33 @@ class Report:
         return self.weight_bytes / self.row_seconds
 
 
+def load_now() -> float:
+    """Return how many processes wanted a core in the last minute; ask before loading a model."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def examine(
-    model: LoadedModel, budget_seconds: float = 20.0, copied_bytes: int = COPIED_BYTES
+    model: LoadedModel,
+    load: float,
+    budget_seconds: float = 20.0,
+    copied_bytes: int = COPIED_BYTES,
 ) -> Report:
-    """Measure a loaded model; takes about `budget_seconds`."""
+    """Measure a loaded model; takes about `budget_seconds`.
+
+    Args:
+        model: as loaded.
+        load: `load_now()` of before it was loaded, so that loading is not held against others.
+        budget_seconds: for measuring passes.
+        copied_bytes: size of the copy that the bandwidth is taken from.
+    """
     runner = model.runner
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     longest = runner.max_draft + 1
     cost: CostModel = measure(runner.probe(), longest, budget_seconds, time.monotonic, rounds=9)
     cache = runner.new_cache(1)
@@ -81,7 +102,7 @@ def examine(
         exact=runner.exact,
         notice=runner.notice,
         threads=torch.get_num_threads(),
-        cores=os.cpu_count() or 1,
+        cores=usable_cores(),
         points=tuple(cost.points()),
         weight_bytes=runner.weight_bytes,
         kv_bytes_a_token=cache.bytes // capacity,

@@ -47,7 +47,11 @@ def run(args: argparse.Namespace) -> int:
             print(f"redraft: {error.message}", file=sys.stderr)
         return exit_code_of_error(error.code)
     except (Cancelled, KeyboardInterrupt):
-        print("redraft: Interrupted.", file=sys.stderr)
+        if args.json:
+            message = "Interrupted before anything was measured."
+            print(json.dumps({"status": "cancelled", "code": "interrupted", "message": message}))
+        else:
+            print("redraft: Interrupted.", file=sys.stderr)
         return ExitCode.INTERRUPTED
     if args.json:
         print(json.dumps(_as_json(report)))
@@ -65,12 +69,13 @@ def _seconds(text: str) -> float:
 
 def _examine(args: argparse.Namespace) -> Report:
     from engine.core import Progress
-    from engine.health_check import examine
+    from engine.health_check import examine, load_now
     from engine.loader import load_model
     from engine.store import resolve
     from lsp_server.engine_files import find_record
 
     phase = ""
+    load = load_now()
 
     def hear(progress: Progress) -> None:
         nonlocal phase
@@ -89,7 +94,7 @@ def _examine(args: argparse.Namespace) -> Report:
     hear(Progress("loading", None, model))
     loaded = load_model(model, folder, args.device, args.dtype, hear)
     hear(Progress("measuring", None, f"for about {args.seconds:g} seconds"))
-    return examine(loaded, args.seconds)
+    return examine(loaded, load, args.seconds)
 
 
 def _as_json(report: Report) -> dict[str, object]:

@@ -65,6 +65,23 @@ def test_a_model_that_does_not_exist_is_told_in_a_sentence(tiny, capsys) -> None
     assert json.loads(capsys.readouterr().out)["code"] == "model_not_found"
 
 
+@pytest.mark.parametrize("as_json", [True, False])
+def test_an_interruption_is_told_in_the_form_that_was_asked_for(
+    tiny, capsys, monkeypatch, as_json
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(health_check, "examine", interrupted)
+    assert main(["doctor", "--model", tiny, *(["--json"] if as_json else [])]) == 130
+    out, err = capsys.readouterr()
+    if as_json:
+        assert (found := json.loads(out))["status"] == "cancelled"
+        assert found["code"] == "interrupted"
+    else:
+        assert err.endswith("redraft: Interrupted.\n")
+
+
 def test_a_time_that_is_no_time_is_refused(capsys) -> None:
     assert main(["doctor", "--seconds", "0"]) == 2
 
