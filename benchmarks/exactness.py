@@ -98,7 +98,7 @@ def main(arguments: list[str] | None = None) -> int:
         drafted: list[int] = []
         for step in passes(target, prompt, adversary, options.tokens):
             windows += 1
-            margin = min(margin, step.margin)
+            margin = min(margin, *step.margins)
             drafted += step.tokens
         different += drafted != plain
         print(

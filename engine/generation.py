@@ -31,7 +31,7 @@ from engine.loader import LoadedModel
 from engine.loop import Pass, verify_loop
 from engine.memory import is_out_of_memory
 from engine.prefix import PrefixCache
-from engine.sampling.settings import sampling_of
+from engine.sampling.settings import COUPLED, sampling_of
 from engine.text_stream import TextStream
 from engine.window import WindowPolicy
 
@@ -64,7 +64,8 @@ def generate(
     stats.kept_sequences, stats.kept_bytes = prefix.sequences, prefix.bytes
     room = len(prompt) + min(limit, FIRST_ROOM)
     cache = prefix.take(prompt[:-1], room, request.exact)
-    stats.exact = cache.exact
+    # The rejection rule keeps the distribution, not the text.
+    stats.exact = cache.exact and (request.temperature <= 0 or request.acceptance == COUPLED)
     try:
         stats.cached_prompt_tokens = cache.length
         yield from _prefill(target, cache, prompt, stats, is_cancelled)
@@ -206,8 +207,6 @@ def _feed(
     Tokens after the end are not counted: how far a draft ran past it must not show.
     """
     stats.passes += 1
-    if stats.smallest_margin is None or step.margin < stats.smallest_margin:
-        stats.smallest_margin = step.margin
     origin = step.draft.origin
     if step.draft.tokens:
         stats.drafted += len(step.draft.tokens)
@@ -217,6 +216,9 @@ def _feed(
     reason = None
     for index, token in enumerate(step.tokens):
         stats.tokens += 1
+        margin = step.margins[index]
+        if stats.smallest_margin is None or margin < stats.smallest_margin:
+            stats.smallest_margin = margin
         if index < step.accepted:
             stats.accepted += 1
             stats.accepted_by_origin[origin] = stats.accepted_by_origin.get(origin, 0) + 1

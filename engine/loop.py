@@ -1,8 +1,8 @@
 """The verify loop: draft, verify in one pass, accept, roll back.
 
-Greedy or coupled sampling (engine/sampling.py): the target's own token is known at every
-row of the pass, and the draft is accepted while it equals it (Stern et al. 2018; Leviathan
-et al. 2023, for a drafter that copies). What is emitted never depends on the draft.
+The target's own token is known at every row of the pass, and the draft is accepted while
+it equals it (Stern et al. 2018); then what is emitted never depends on the draft. The rule
+for sampling may be another (engine/sampling/accept.py).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class Pass(NamedTuple):
         tokens: the tokens emitted: those accepted, then the target's own next one.
         draft: the draft that was verified, cut to the window.
         accepted: how many of its tokens were accepted.
-        margin: least distance of the two best logits at an emitted position.
+        margins: for each token, the distance of the two best logits there.
     """
 
     tokens: list[int]
     draft: Draft
     accepted: int
-    margin: float
+    margins: list[float]
 
 
 def verify_loop(
@@ -63,14 +63,14 @@ def verify_loop(
         logits = runner.verify(cache, [last_token, *draft.tokens])
         verdict = accept(logits, draft.tokens, cache.tokens[: context + 1], sampling)
         seconds = time.perf_counter() - started
-        tokens, accepted, margin = verdict
+        tokens, accepted, margins = verdict
         cache.rollback(len(draft.tokens) - accepted)
         last_token = tokens[-1]
         if drafter is not None:
             drafter.observe(tokens[:-1], last_token)
         policy.observe(draft, accepted, context, seconds)
         limit -= len(tokens)
-        yield Pass(tokens, draft, accepted, margin)
+        yield Pass(tokens, draft, accepted, margins)
 
 
 def _next_draft(drafter: Drafter | None, policy: WindowPolicy, room: int, context: int) -> Draft:

@@ -32,13 +32,13 @@ class Verdict(NamedTuple):
     Attributes:
         tokens: the accepted drafted tokens, then the target's own next one.
         accepted: how many of them were drafted.
-        margin: least distance of the two best logits over the emitted rows, as they were
-            before the temperature; `inf` where there was one token to choose from.
+        margins: for each token, the distance of the two best logits at its row, as they
+            were before the temperature; `inf` where there was one token to choose from.
     """
 
     tokens: list[int]
     accepted: int
-    margin: float
+    margins: list[float]
 
 
 def accept(
@@ -65,7 +65,7 @@ def accept(
         tokens.append(_choice(logit, draft, len(history) + row, sampling))
         if tokens[-1] != draft:
             break
-    return Verdict(tokens, len(tokens) - 1, min(margins))
+    return Verdict(tokens, len(tokens) - 1, margins)
 
 
 def accepted_length(drafted: Sequence[int], chosen: Sequence[int]) -> int:
@@ -79,9 +79,10 @@ def accepted_length(drafted: Sequence[int], chosen: Sequence[int]) -> int:
 def _greedy(logits: torch.Tensor, drafted: Sequence[int]) -> Verdict:
     chosen = logits.argmax(dim=-1).tolist()
     accepted = accepted_length(drafted, chosen)
-    best = logits[: accepted + 1].float().topk(min(2, logits.shape[-1]), dim=-1).values
-    margin = float((best[:, 0] - best[:, -1]).min()) if best.shape[-1] == 2 else float("inf")
-    return Verdict(chosen[: accepted + 1], accepted, margin)
+    if logits.shape[-1] < 2:
+        return Verdict(chosen[: accepted + 1], accepted, [float("inf")] * (accepted + 1))
+    best = logits[: accepted + 1].float().topk(2, dim=-1).values
+    return Verdict(chosen[: accepted + 1], accepted, (best[:, 0] - best[:, 1]).tolist())
 
 
 def _processed_rows(

@@ -95,7 +95,7 @@ def parse_request(value: Any, default_model: str) -> ParsedRequest:
         top_p=_above_zero(value, "top_p", high=1.0),
         top_k=_top_k(value),
         min_p=_number(value, "min_p", low=0.0, high=1.0, default=0.0),
-        repetition_penalty=_above_zero(value, "repetition_penalty", high=10.0),
+        repetition_penalty=_number(value, "repetition_penalty", low=0.01, high=10.0, default=1.0),
         logit_bias=_logit_bias(value),
         banned_tokens=_banned_tokens(extras),
         acceptance=_acceptance(extras),

@@ -295,3 +295,29 @@ def test_a_draft_model_with_another_tokenizer_is_refused(tiny_qwen2) -> None:
         check_same_tokenizer(tiny_qwen2, stranger)
     assert caught.value.code == "draft_model_mismatch"
     check_same_tokenizer(tiny_qwen2, tiny_qwen2)
+
+
+def test_statistics_say_whether_drafts_could_change_the_text(tiny_qwen2) -> None:
+    def exact(**more) -> bool:
+        return run(tiny_qwen2, replace(a_request(), max_tokens=3, **more))[1].stats.exact
+
+    assert exact()
+    assert exact(temperature=1.0)
+    assert exact(acceptance="rejection")
+    assert not exact(acceptance="rejection", temperature=1.0)
+    assert not exact(exact=False)
+
+
+def test_the_margin_does_not_depend_on_how_far_a_draft_ran_past_the_limit(tiny_qwen2) -> None:
+    margins = [
+        run(tiny_qwen2, replace(a_request(), max_tokens=limit))[1].stats.smallest_margin
+        for limit in (1, 5, 9)
+    ]
+    plain = [
+        run(tiny_qwen2, replace(a_request(), max_tokens=limit, draft=False))[
+            1
+        ].stats.smallest_margin
+        for limit in (1, 5, 9)
+    ]
+    assert margins == plain
+    assert margins == sorted(margins, reverse=True)

@@ -31,13 +31,19 @@ def test_accepted_is_the_common_beginning(drafted, chosen, accepted) -> None:
 
 def test_greedy_takes_the_first_largest_and_reports_the_margin() -> None:
     logits = torch.tensor([[0.0, 2.0, 2.0], [3.0, 1.0, 2.5], [9.0, 0.0, 0.0]])
-    assert accept(logits, [1, 0], [5], Sampling()) == Verdict([1, 0, 0], 2, 0.0)
-    assert accept(logits[1:], [2], [5], Sampling()) == Verdict([0], 0, 0.5)
+    assert accept(logits, [1, 0], [5], Sampling()) == Verdict([1, 0, 0], 2, [0.0, 0.5, 9.0])
+    assert accept(logits[1:], [2], [5], Sampling()) == Verdict([0], 0, [0.5])
+
+
+def test_margins_are_those_before_the_temperature_and_after_the_bias() -> None:
+    logits = torch.tensor([[1.0, 3.0, 0.0]])
+    sampling = Sampling(0.5, seed=1, top_k=1, logit_bias=((0, 1.5),))
+    assert accept(logits, [], [4], sampling).margins == [0.5]
 
 
 def test_a_vocabulary_of_one_has_no_second_best() -> None:
     for sampling in (Sampling(), Sampling(1.0), Sampling(logit_bias=((0, 1.0),))):
-        assert accept(torch.tensor([[1.0]]), [], [], sampling) == Verdict([0], 0, math.inf)
+        assert accept(torch.tensor([[1.0]]), [], [], sampling) == Verdict([0], 0, [math.inf])
 
 
 def test_another_seed_or_position_gives_other_noise() -> None:
