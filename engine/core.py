@@ -168,6 +168,11 @@ class GenerationStats:
         return self.tokens / self.passes if self.passes else 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Nothing to tell: a point where other answers may have their turn."""
+
+
 class Finished(NamedTuple):
     """The end of an answer.
 
@@ -180,7 +185,7 @@ class Finished(NamedTuple):
     stats: GenerationStats
 
 
-Event = Progress | TextDelta | Finished
+Event = Progress | TextDelta | Tick | Finished
 
 IsCancelled = Callable[[], bool]
 OnProgress = Callable[[Progress], None]
@@ -199,9 +204,10 @@ class Generator(Protocol):
     """What the HTTP layer needs of the engine's inside; called on one worker thread."""
 
     def generate(self, request: GenerationRequest, is_cancelled: IsCancelled) -> Iterator[Event]:
-        """Yield progress, then text, then one `Finished`.
+        """Yield progress, then text, then one `Finished`, ticks between them.
 
-        `is_cancelled` is asked before every pass and every prefill chunk.
+        It yields at every pass and every step of prefill, and asks `is_cancelled` there.
+        The iterators of several requests may be run in turns, on one thread.
 
         Raises:
             EngineError: the request cannot be served.

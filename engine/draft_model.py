@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 
-from engine.core import Cancelled, EngineError, IsCancelled, never_cancelled
-from engine.kv_cache import common_prefix
+from engine.core import EngineError
+from engine.kv_cache import KVCache, common_prefix
 from engine.loader import LoadedModel
+from engine.prefix import PrefixCache
+from engine.runner import Runner
 
 DOUBT = 0.5
 """The draft ends where the small model gives its own choice less than this."""
@@ -17,42 +19,72 @@ LONGEST = 8
 
 
 class GreedyDraftModel:
-    """Continues a context greedily; keeps its own KV cache in step with the answer."""
+    """A draft model that is loaded; each answer drafts in a session of its own.
 
-    def __init__(self, model: LoadedModel) -> None:
+    Args:
+        model: with the target's tokenizer.
+        budget: bytes of KV caches kept for later sessions; see `PrefixCache`.
+    """
+
+    def __init__(self, model: LoadedModel, budget: int | None = None) -> None:
         self._runner = model.runner
-        # A draft need not be exact, and the passes for one row are the cheaper ones.
-        self._cache = model.runner.new_cache(1, exact=False)
-        self._is_cancelled: IsCancelled = never_cancelled
+        self._prefix = PrefixCache(model.runner, budget)
 
-    def begin(self, is_cancelled: IsCancelled) -> None:
-        """Serve another answer, whose `is_cancelled` is asked after every prefill chunk."""
-        self._is_cancelled = is_cancelled
+    def session(self) -> DraftSession:
+        """Return what drafts for one answer."""
+        return DraftSession(self._runner, self._prefix)
+
+
+class DraftSession:
+    """Continues a context greedily; keeps its own KV cache in step with one answer."""
+
+    def __init__(self, runner: Runner, prefix: PrefixCache) -> None:
+        self._runner = runner
+        self._prefix = prefix
+        self._cache: KVCache | None = None
+        self._unread: list[int] = []
 
     def greedy(self, context: Sequence[int], limit: int) -> tuple[list[int], float]:
         """Return up to `limit` tokens and the probability of the first.
 
-        Raises:
-            Cancelled: `is_cancelled` answered True while the context was read.
+        Where more than a chunk of the context has not been read there is no draft, so
+        that no pass waits for a long prompt; `read` reads it.
         """
         wanted = list(context)
         limit = min(limit, LONGEST, self._runner.max_context - len(wanted))
         if limit < 1:
             return [], 0.0
+        if self._cache is None:
+            # A draft need not be exact, and the passes for one row are the cheaper ones.
+            room = len(wanted) + LONGEST
+            self._cache = self._prefix.take(wanted[:-1], room, exact=False)
         same = min(common_prefix(wanted, self._cache.tokens), len(wanted) - 1)
-        if same:
-            self._cache.rollback(self._cache.length - same)
-        else:
-            # Not the old one: it may have grown for a context many times as long.
-            self._cache = self._runner.new_cache(len(wanted) + LONGEST, exact=False)
-        for _ in self._runner.prefill(self._cache, wanted[same:-1]):
-            if self._is_cancelled():
-                raise Cancelled
+        self._cache.rollback(self._cache.length - same)
+        self._unread = wanted[same:-1]
+        if len(self._unread) > self._runner.prefill_chunk:
+            return [], 0.0
+        for _ in self.read():
+            pass
+        return self._continue(self._cache, wanted[-1], limit)
+
+    def read(self) -> Iterator[None]:
+        """Read what the last draft lacked, in steps; dropped between two, it may go on later."""
+        unread, self._unread = self._unread, []
+        if self._cache is not None:
+            for _ in self._runner.prefill(self._cache, unread):
+                yield
+
+    def close(self) -> None:
+        """Leave what was read to later sessions."""
+        if self._cache is not None:
+            self._prefix.give_back(self._cache, list(self._cache.tokens))
+            self._cache = None
+
+    def _continue(self, cache: KVCache, last: int, limit: int) -> tuple[list[int], float]:
         tokens: list[int] = []
         first = 0.0
-        last = wanted[-1]
         while len(tokens) < limit:
-            row = torch.softmax(self._runner.verify(self._cache, [last])[-1].float(), dim=-1)
+            row = torch.softmax(self._runner.verify(cache, [last])[-1].float(), dim=-1)
             probability, token = (value.item() for value in row.max(dim=-1))
             if not tokens:
                 first = probability

@@ -24,8 +24,9 @@ from engine.core import (
     GenerationStats,
     IsCancelled,
     Progress,
+    Tick,
 )
-from engine.draft_model import GreedyDraftModel
+from engine.draft_model import DraftSession, GreedyDraftModel
 from engine.kv_cache import KVCache
 from engine.loader import LoadedModel
 from engine.loop import Pass, verify_loop
@@ -52,6 +53,9 @@ def generate(
 ) -> Iterator[Event]:
     """Yield prefill progress, text as it settles, then `Finished`.
 
+    Where another answer with this prefix cache is reading the same beginning, this one
+    waits for it: run both in turns, or close the other one.
+
     Raises:
         EngineError: the prompt does not fit.
         Cancelled: `is_cancelled` answered True.
@@ -61,25 +65,25 @@ def generate(
     limit = answer_limit(request, len(prompt), len(source.tokens), target.runner.max_context)
     stats = _new_stats(target, len(prompt))
 
+    yield from _wait_for_reader(prefix, prompt[:-1], request.exact, is_cancelled)
     stats.kept_sequences, stats.kept_bytes = prefix.sequences, prefix.bytes
     room = len(prompt) + min(limit, FIRST_ROOM)
     cache = prefix.take(prompt[:-1], room, request.exact)
     # The rejection rule keeps the distribution, not the text.
     stats.exact = cache.exact and (request.temperature <= 0 or request.acceptance == COUPLED)
+    session = draft_model.session() if draft_model is not None else None
     try:
         stats.cached_prompt_tokens = cache.length
         yield from _prefill(target, cache, prompt, stats, is_cancelled)
         if limit:
-            if draft_model is not None:
-                draft_model.begin(is_cancelled)
-            drafter = _drafter(request, draft_model)
+            drafter = _drafter(request, session)
             if drafter is not None:
                 drafter.begin(DraftContext(prompt, source.tokens))
             text = TextStream(
                 target.tokenizer, prompt, request.stop, request.source or "", source.offsets
             )
             yield from _decode(
-                target, cache, prompt, request, drafter, text, limit, stats, is_cancelled
+                target, cache, prompt, request, drafter, session, text, limit, stats, is_cancelled
             )
         else:
             yield Finished("length", stats)
@@ -89,6 +93,8 @@ def generate(
         raise
     finally:
         prefix.give_back(cache, prompt[:-1])
+        if session is not None:
+            session.close()
 
 
 def timed(steps: Iterator[T]) -> Iterator[tuple[T, float]]:
@@ -137,10 +143,22 @@ def _encode_source(target: LoadedModel, request: GenerationRequest) -> SourceTok
     return target.chat.encode_source(request.source, request.stop[0] if request.stop else "")
 
 
-def _drafter(request: GenerationRequest, draft_model: GreedyDraftModel | None) -> Drafter | None:
+def _wait_for_reader(
+    prefix: PrefixCache, prompt: list[int], exact: bool, is_cancelled: IsCancelled
+) -> Iterator[Event]:
+    """Let another answer read what this one would have to read too."""
+    event: Event = Progress("queued", None, "the same code is being read")
+    while prefix.is_being_read(prompt, exact):
+        if is_cancelled():
+            raise Cancelled
+        yield event
+        event = Tick()
+
+
+def _drafter(request: GenerationRequest, session: DraftSession | None) -> Drafter | None:
     if not request.draft:
         return None
-    fallback = ModelDrafter(draft_model) if draft_model is not None else None
+    fallback = ModelDrafter(session) if session is not None else None
     return CascadeDrafter([SourceDrafter(), NgramDrafter()], fallback)
 
 
@@ -178,6 +196,7 @@ def _decode(
     prompt: list[int],
     request: GenerationRequest,
     drafter: Drafter | None,
+    session: DraftSession | None,
     text: TextStream,
     limit: int,
     stats: GenerationStats,
@@ -197,6 +216,13 @@ def _decode(
             return
         if is_cancelled():
             raise Cancelled
+        if not delta:
+            yield Tick()
+        for _, seconds in timed(session.read() if session is not None else iter(())):
+            stats.decode_seconds += seconds
+            if is_cancelled():
+                raise Cancelled
+            yield Tick()
 
 
 def _feed(

@@ -18,17 +18,15 @@ from engine.cost_store import cost_of, keep
 from engine.draft_model import GreedyDraftModel, check_same_tokenizer
 from engine.generation import generate
 from engine.loader import LoadedModel, load_model
-from engine.prefix import PrefixCache
+from engine.prefix import PrefixCache, default_budget
 from engine.store import resolve
 
 log = logging.getLogger(__name__)
 
 DEFAULT_NAMES = ("", "default")
 
-
-def shares_beginning(a: GenerationRequest, b: GenerationRequest) -> bool:
-    """Return whether both prompts read the same code first."""
-    return a.messages == b.messages or (bool(a.source) and a.source == b.source)
+DRAFT_SHARE = 4
+"""A draft model, being small, keeps this part of what the target may keep."""
 
 
 class ModelHost:
@@ -61,11 +59,17 @@ class ModelHost:
         """Name of the target in memory, or None."""
         return self._target.name if self._target else None
 
+    @property
+    def kept(self) -> tuple[int, int]:
+        """How many sequences the prefix cache keeps, and their bytes; asked on any thread."""
+        prefix = self._prefix
+        return (0, 0) if prefix is None else (prefix.sequences, prefix.bytes)
+
     def generate(self, request: GenerationRequest, is_cancelled: IsCancelled) -> Iterator[Event]:
         """Load what the request needs, then answer it."""
         target = yield from self._ensure_target(self._name_of(request), is_cancelled)
         draft_model = None
-        if request.draft_model and request.draft:
+        if request.draft_model and _is_drafted_by_model(request):
             draft_model = yield from self._ensure_draft(request.draft_model, target, is_cancelled)
         assert self._prefix is not None
         yield from generate(target, draft_model, self._prefix, request, is_cancelled)
@@ -73,16 +77,13 @@ class ModelHost:
     def fits_beside(self, request: GenerationRequest, others: Sequence[GenerationRequest]) -> bool:
         """Return whether `request` may be answered at once with `others`.
 
-        They must want the model that is loaded; a draft model serves one answer at a time;
-        and what is about the same code waits, because it can then reuse what the other one
-        reads (a rewrite that overtakes the warming for it).
+        All must want what is loaded, so that nobody waits for a load in another's turn.
         """
         everybody = (request, *others)
-        return (
-            {self._name_of(asked) for asked in everybody} == {self.loaded_model}
-            and not any(asked.draft_model for asked in everybody)
-            and not any(shares_beginning(request, other) for other in others)
-        )
+        draft_models = {asked.draft_model for asked in everybody if _is_drafted_by_model(asked)}
+        return {self._name_of(asked) for asked in everybody} == {
+            self.loaded_model
+        } and draft_models <= {self._draft[0] if self._draft else None}
 
     def _name_of(self, request: GenerationRequest) -> str:
         return self._default if request.model in DEFAULT_NAMES else request.model
@@ -118,8 +119,13 @@ class ModelHost:
         self._draft = None
         loaded = yield from self._load(name, folder, is_cancelled)
         check_same_tokenizer(target, loaded)
-        self._draft = (name, GreedyDraftModel(loaded))
+        self._draft = (name, GreedyDraftModel(loaded, self._draft_budget(loaded)))
         return self._draft[1]
+
+    def _draft_budget(self, draft: LoadedModel) -> int:
+        budget = self._prefix_budget
+        whole = default_budget(draft.runner.device) if budget is None else budget
+        return whole // DRAFT_SHARE
 
     def _fetch(self, name: str, is_cancelled: IsCancelled) -> Generator[Progress, None, Path]:
         return with_progress(lambda on_progress: resolve(name, on_progress, is_cancelled))
@@ -143,3 +149,7 @@ class ModelHost:
             loaded.runner.dtype,
         )
         return loaded
+
+
+def _is_drafted_by_model(request: GenerationRequest) -> bool:
+    return request.draft and bool(request.draft_model)

@@ -174,7 +174,12 @@ class _Routes:
 
     async def metrics(self, _request: Request) -> Response:
         state = self._service.worker.state()
-        text = self._service.metrics.text(active=state.active, queued=state.queued)
+        text = self._service.metrics.text(
+            active=state.active,
+            queued=state.queued,
+            kept_sequences=state.kept_sequences,
+            kept_bytes=state.kept_bytes,
+        )
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def stop(self, _request: Request) -> Response:

@@ -31,6 +31,12 @@ class Metrics:
         )
         self._queued = Gauge("redraft_queued", "Requests that wait.", registry=registry)
         self._active = Gauge("redraft_active", "Requests being answered.", registry=registry)
+        self._kept_sequences = Gauge(
+            "redraft_prefix_sequences", "Sequences in the prefix cache.", registry=registry
+        )
+        self._kept_bytes = Gauge(
+            "redraft_prefix_bytes", "Bytes of the prefix cache.", registry=registry
+        )
         self._first_text = Histogram(
             "redraft_first_token_seconds",
             "Seconds from a request to its first text.",
@@ -70,8 +76,12 @@ class Metrics:
         """The work of a cancelled answer ended after so many seconds."""
         self._cancel.observe(seconds)
 
-    def text(self, *, active: int, queued: int) -> bytes:
+    def text(
+        self, *, active: int, queued: int, kept_sequences: int = 0, kept_bytes: int = 0
+    ) -> bytes:
         """Prometheus' text format."""
         self._active.set(active)
         self._queued.set(queued)
+        self._kept_sequences.set(kept_sequences)
+        self._kept_bytes.set(kept_bytes)
         return generate_latest(self._registry)

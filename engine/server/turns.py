@@ -14,6 +14,7 @@ from engine.core import (
     Generator,
     Progress,
     TextDelta,
+    Tick,
 )
 from engine.server.job import Job
 
@@ -53,7 +54,7 @@ class Turn:
             return Cancelled()
         if isinstance(event, TextDelta) and self.first_text_after is None:
             self.first_text_after = time.monotonic() - self.job.submitted
-        if not isinstance(event, Finished):
+        if not isinstance(event, Finished | Tick):
             self.activity = event if isinstance(event, Progress) else Progress("writing")
         return event
 

@@ -23,6 +23,7 @@ from engine.core import (
     GenerationRequest,
     Generator,
     Progress,
+    Tick,
 )
 from engine.memory import is_out_of_memory
 from engine.server.job import Job
@@ -44,6 +45,7 @@ class WorkerState(NamedTuple):
         model: name of the loaded model, or None.
         stopping: no further work is taken.
         idle_seconds: time since there was last something to do; 0 while there is.
+        kept_sequences, kept_bytes: what the prefix cache holds.
     """
 
     active: int
@@ -52,6 +54,8 @@ class WorkerState(NamedTuple):
     model: str | None
     stopping: bool
     idle_seconds: float
+    kept_sequences: int = 0
+    kept_bytes: int = 0
 
 
 class Worker:
@@ -129,6 +133,7 @@ class Worker:
         """What is going on now."""
         with self._changed:
             busy = bool(self._turns or self._waiting)
+            sequences, kept_bytes = getattr(self._generator, "kept", (0, 0))
             return WorkerState(
                 active=len(self._turns),
                 queued=len(self._waiting),
@@ -136,6 +141,8 @@ class Worker:
                 model=getattr(self._generator, "loaded_model", None),
                 stopping=self._stopping,
                 idle_seconds=0.0 if busy else time.monotonic() - self._idle_since,
+                kept_sequences=sequences,
+                kept_bytes=kept_bytes,
             )
 
     def _announce_positions(self) -> None:
@@ -196,6 +203,8 @@ class Worker:
             event = turn.take()
         except BaseException as error:
             event = _end_of(error, cancelled=job.cancelled.is_set())
+        if isinstance(event, Tick):
+            return
         if not isinstance(event, Finished | EngineError | Cancelled):
             self._post(job.put, event)
             return

@@ -277,14 +277,46 @@ def test_a_draft_model_drafts_and_changes_nothing(tiny_qwen2) -> None:
     assert run(tiny_qwen2, a_request(), draft_model=small)[0] == plain
 
 
-def test_reading_the_prompt_with_the_draft_model_can_be_cancelled(tiny_qwen2) -> None:
+def drafted_by(session, context: list[int], limit: int = 4):
+    """Ask for a draft until there is one, reading in between."""
+    draft = session.greedy(context, limit)
+    if not draft[0]:
+        for _ in session.read():
+            pass
+        draft = session.greedy(context, limit)
+    return draft
+
+
+def test_a_draft_model_reads_a_long_prompt_in_steps_that_may_be_dropped(tiny_qwen2) -> None:
+    chunk = tiny_qwen2.runner.prefill_chunk
+    context = [5 + i % 9 for i in range(5 * chunk)]
+    expected = drafted_by(GreedyDraftModel(tiny_qwen2).session(), context)
+    assert expected[0]
+    session = GreedyDraftModel(tiny_qwen2).session()
+    assert session.greedy(context, 4) == ([], 0.0)
+    steps = session.read()
+    for _ in range(3):
+        next(steps)
+    del steps
+    assert session._cache is not None
+    assert session._cache.length == chunk
+    assert session.greedy(context, 4) == ([], 0.0)
+    assert drafted_by(session, context) == expected
+    session.close()
+    session.close()
+
+
+def test_sessions_of_a_draft_model_share_what_was_read(tiny_qwen2) -> None:
+    context = [5 + i % 9 for i in range(5 * tiny_qwen2.runner.prefill_chunk)]
     small = GreedyDraftModel(tiny_qwen2)
-    small.begin(lambda: True)
-    with pytest.raises(Cancelled):
-        small.greedy([5] * 300, 4)
-    assert small._cache.length == 0  # stopped in the middle of its first chunk
-    small.begin(lambda: False)
-    assert small.greedy([5] * 300, 4) == GreedyDraftModel(tiny_qwen2).greedy([5] * 300, 4)
+    first, second = small.session(), small.session()
+    expected = drafted_by(first, context)
+    assert second.greedy(context, 4) == expected
+    other = [*context, 9]
+    assert first.greedy(other, 4) == drafted_by(GreedyDraftModel(tiny_qwen2).session(), other)
+    first.close()
+    second.close()
+    assert small.session().greedy(context, 4) == expected
 
 
 def test_a_draft_model_with_another_tokenizer_is_refused(tiny_qwen2) -> None:

@@ -139,22 +139,38 @@ def test_answers_in_turns_are_those_that_each_would_have_alone(folders, dtype) -
     host.close()
 
 
-def test_only_requests_for_the_loaded_model_without_a_draft_model_fit_together(
-    host, folders
-) -> None:
+def test_only_requests_for_what_is_loaded_fit_together(host, folders) -> None:
     assert not host.fits_beside(REQUEST, [REQUEST])  # nothing is loaded yet
     run(host)
     other = replace(REQUEST, messages=(Message("user", "subtract"),))
+    drafted = replace(REQUEST, draft_model=folders[1])
     assert host.fits_beside(REQUEST, [replace(other, model=folders[0])])
     assert not host.fits_beside(replace(REQUEST, model=folders[1]), [other])
     assert not host.fits_beside(REQUEST, [replace(other, model=folders[1])])
-    assert not host.fits_beside(replace(REQUEST, draft_model=folders[1]), [other])
-    assert not host.fits_beside(REQUEST, [replace(other, draft_model=folders[1])])
+    assert not host.fits_beside(drafted, [other])
+    assert not host.fits_beside(REQUEST, [drafted])
+    assert host.fits_beside(replace(drafted, draft=False), [other])
+    run(host, drafted)
+    assert host.fits_beside(drafted, [drafted, other])
+    assert host.fits_beside(REQUEST, [drafted])
+    assert not host.fits_beside(replace(REQUEST, draft_model=folders[2]), [drafted])
 
 
-def test_a_rewrite_waits_for_the_warming_of_the_same_code(host, folders) -> None:
+def test_it_tells_what_the_prefix_cache_keeps(host) -> None:
+    assert host.kept == (0, 0)
     run(host)
-    warming = replace(asked(0), max_tokens=0)
-    assert not host.fits_beside(asked(1), [warming])
-    assert host.fits_beside(replace(asked(1), source="other"), [warming])
-    assert not host.fits_beside(REQUEST, [REQUEST])
+    assert host.kept == (0, 0)  # short of a chunk, so nothing of it can be reused
+    run(host, asked(2))
+    sequences, held = host.kept
+    assert sequences == 1
+    assert held == host._prefix.bytes > 0
+    host.close()
+    assert host.kept == (0, 0)
+
+
+@pytest.mark.parametrize(("budget", "part"), [(None, 64 << 20), (8 << 20, 2 << 20), (0, 0)])
+def test_a_draft_model_keeps_a_quarter_of_what_the_target_may(folders, budget, part) -> None:
+    host = ModelHost("cpu", "float32", folders[0], budget)
+    run(host, replace(REQUEST, draft_model=folders[1]))
+    assert host._draft[1]._prefix._budget == part
+    host.close()

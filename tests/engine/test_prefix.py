@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from engine.kv_cache import GROWTH, KVCache, rounded_up
 from engine.layers import chunks
-from engine.prefix import CPU_BUDGET, DEVICE_BUDGET, WORTH_A_COPY, PrefixCache
+from engine.prefix import CPU_BUDGET, DEVICE_BUDGET, WORTH_A_COPY, WORTH_A_WAIT, PrefixCache
 from tests.engine.memory import failing_allocations
 
 
@@ -157,8 +157,17 @@ class AnyOrder(RuleBasedStateMachine):
             same = same // like.grid * like.grid
             if same:
                 best = max(best or (0, 0, 0), (same, -len(tokens), place))
-        if best is None:
-            return 0
+        lent = 0
+        for cache, asked in self.taken:
+            if (cache.exact, cache.grid) == (like.exact, like.grid):
+                usable = cache.tokens if like.grid == 1 else cache.tokens[: len(asked)]
+                same = next(
+                    (i for i, (a, b) in enumerate(zip(prompt, usable, strict=False)) if a != b),
+                    min(len(prompt), len(usable)),
+                )
+                lent = max(lent, same // like.grid * like.grid)
+        if best is None or lent > best[0]:
+            return lent
         same, length, place = best
         used = self.model.pop(place)
         if -length - same > WORTH_A_COPY:
@@ -287,12 +296,86 @@ def test_the_memory_of_a_huge_prompt_is_not_handed_to_a_small_one(tiny_qwen2) ->
     assert {layer.capacity for layer in cache.layers} == {GROWTH}
 
 
-def test_a_cache_that_was_taken_and_never_given_back_is_not_used_again(tiny_qwen2) -> None:
-    runner = tiny_qwen2.runner
+@pytest.mark.parametrize(("rowwise", "usable"), [(True, 130), (False, 96)])
+def test_a_sequence_in_use_is_copied_from_and_never_handed_out(rowwise, usable) -> None:
+    runner = FakeRunner(rowwise)
+    prefix = PrefixCache(runner, 0)  # type: ignore[arg-type]
+    first = prefix.take([5] * 100, room=200)
+    prefill(runner, first, [5] * 100)
+    runner.decode(first, [5] * 30)
+    second = prefix.take([5] * 300, room=300)
+    assert second is not first
+    assert second.length == usable
+    prefill(runner, second, [5] * 300)
+    fresh = runner.new_cache(1)
+    prefill(runner, fresh, [5] * 300)
+    assert_same_states(second, fresh)
+    assert first.tokens == [5] * 130
+    for cache in (first, second):
+        prefix.give_back(cache, [5] * 100)
+    assert prefix.take([5] * 300, room=300).length == 0
+
+
+def test_a_sequence_in_use_is_copied_from_in_the_middle_of_a_chunk(tiny_qwen2_int8) -> None:
+    runner = tiny_qwen2_int8.runner
     prefix = PrefixCache(runner)
-    fill(prefix, runner, [5] * 100)
-    assert prefix.take([5] * 100, room=100).length == 64
-    assert prefix.take([5] * 100, room=100).length == 0
+    prompt = [5 + i % 7 for i in range(3 * runner.prefill_chunk)]
+    first = prefix.take(prompt, room=10)
+    steps = runner.prefill(first, prompt)
+    done = 0.0
+    while done <= runner.prefill_chunk:
+        done = next(steps)
+    assert done % runner.prefill_chunk
+    second = prefix.take(prompt, room=10)
+    assert second.length == runner.prefill_chunk
+    fresh = runner.new_cache(1)
+    prefill(runner, fresh, prompt)
+    for _ in steps:
+        pass
+    prefill(runner, second, prompt)
+    assert_same_states(first, fresh)
+    assert_same_states(second, fresh)
+
+
+def test_it_is_worth_waiting_only_for_much_that_is_still_coming() -> None:
+    runner = FakeRunner(rowwise=False)
+    prefix = PrefixCache(runner)  # type: ignore[arg-type]
+    prompt = [5] * 200
+    assert not prefix.is_being_read(prompt)
+    first = prefix.take(prompt, room=200)
+    assert prefix.is_being_read([5] * 300)
+    assert prefix.is_being_read([5] * 100 + [6])
+    assert not prefix.is_being_read([5] * WORTH_A_WAIT + [6] * 100)
+    assert not prefix.is_being_read([6] * 300)
+    assert not prefix.is_being_read(prompt, exact=False)
+    waited = 0
+    for _ in runner.prefill(first, prompt):
+        if not prefix.is_being_read(prompt):
+            break
+        waited += 1
+    # 192 tokens can be reused, so the last 64 of them are not waited for.
+    assert waited == (192 - WORTH_A_WAIT) // runner.prefill_chunk - 1
+    prefix.give_back(first, prompt)
+    assert not prefix.is_being_read(prompt)
+
+
+def test_what_is_kept_already_is_not_waited_for() -> None:
+    runner = FakeRunner()
+    prefix = PrefixCache(runner)  # type: ignore[arg-type]
+    fill(prefix, runner, [5] * 200 + [6] * 200)
+    prefix.take([5] * 200 + [7] * 200, room=400)
+    assert not prefix.is_being_read([5] * 200 + [6] * 200)
+    assert prefix.is_being_read([5] * 200 + [7] * 100)
+
+
+def test_without_memory_for_a_copy_of_one_in_use_the_answer_reads_for_itself(monkeypatch) -> None:
+    runner = FakeRunner()
+    prefix = PrefixCache(runner)  # type: ignore[arg-type]
+    prefill(runner, prefix.take([1] * 100, room=100), [1] * 100)
+    with failing_allocations(monkeypatch, 1):
+        cache = prefix.take([1] * 100, room=100)
+    assert cache.length == 0
+    prefill(runner, cache, [1] * 100)
 
 
 def test_a_beginning_that_is_given_back_makes_the_whole_recently_used() -> None:

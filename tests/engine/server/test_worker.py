@@ -15,6 +15,7 @@ from engine.core import (
     Message,
     Progress,
     TextDelta,
+    Tick,
 )
 from engine.server.job import Job
 from engine.server.metrics import Metrics
@@ -210,6 +211,62 @@ async def test_a_cancel_is_seen_at_the_next_turn_and_the_others_go_on(start) -> 
     # The turn that ran when the cancel came was the first answer's last.
     assert "".join(generator.turns) == "abbb"
     assert generator.closed == ["a", "b"]
+
+
+class Reading:
+    """A prefill of a thousand steps, each of which waits to be let go."""
+
+    loaded_model = "m"
+    kept = (3, 4096)
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.allowed = threading.Semaphore(0)
+        self.waits = threading.Event()
+        self.ended = threading.Event()
+
+    def generate(self, request, is_cancelled):
+        try:
+            for step in range(1000):
+                self.waits.set()
+                self.allowed.acquire()
+                self.steps += 1
+                # It forgets to ask whether it is cancelled.
+                yield Progress("prefill", step / 1000) if step % 3 else Tick()
+            yield END
+        finally:
+            self.ended.set()
+
+
+@pytest.mark.parametrize("before", [0, 1, 2, 30])
+async def test_a_cancel_during_prefill_is_answered_after_the_step_that_runs(start, before) -> None:
+    reading = Reading()
+    worker = start(lambda: reading)
+    job = worker.submit(REQUEST)
+    for _ in range(before):
+        assert await asyncio.to_thread(reading.waits.wait, 10)
+        reading.waits.clear()
+        reading.allowed.release()
+    assert await asyncio.to_thread(reading.waits.wait, 10)
+    worker.cancel(job)
+    for _ in range(5):
+        reading.allowed.release()
+    assert await asyncio.to_thread(reading.ended.wait, 10)
+    assert reading.steps == before + 1
+
+
+async def test_ticks_are_not_sent_and_what_is_kept_is_told(start) -> None:
+    reading = Reading()
+    worker = start(lambda: reading)
+    job = worker.submit(REQUEST)
+    for _ in range(1000):
+        reading.allowed.release()
+    items = []
+    while not items or items[-1] != END:
+        items += await asyncio.wait_for(job.take(), 10)
+    assert not [item for item in items if isinstance(item, Tick)]
+    state = worker.state()
+    assert (state.kept_sequences, state.kept_bytes) == (3, 4096)
 
 
 async def test_a_failure_ends_one_answer_only(start) -> None:
