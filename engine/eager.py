@@ -7,14 +7,40 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from transformers.cache_utils import Cache, DynamicLayer
 
 from engine import layers
 from engine.attention import NAME as ROW_INVARIANT
-from engine.kv_cache import KVCache
+from engine.kv_cache import KVCache, SlotLayer
 from engine.probe import LayerProbe, PassProbe
 
 PADDING = 0
 """Token id of the rows that fill a pass up; what they write is rolled back unread."""
+
+
+class EagerLayer(SlotLayer, DynamicLayer):
+    """One layer of our cache, which makes masks as transformers' layers do."""
+
+    def get_seq_length(self) -> int:
+        """Tokens held."""
+        return self.length
+
+
+class EagerCache(KVCache, Cache):
+    """Our cache as one that transformers' models take."""
+
+    layer_type = EagerLayer
+
+    def update(
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        layer_idx: int,
+        *args: Any,
+        **kwargs: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Append states to one layer; what else models pass is for other kinds of caches."""
+        return super().update(key_states, value_states, layer_idx)
 
 
 class EagerRunner:
@@ -60,7 +86,7 @@ class EagerRunner:
     def new_cache(self, capacity: int, exact: bool = True) -> KVCache:
         """Return an empty cache with room for `capacity` tokens."""
         grid = self.prefill_chunk if exact else 1
-        return KVCache(self._layers, capacity, exact and self.exact, grid)
+        return EagerCache(self._layers, capacity, exact and self.exact, grid)
 
     def prefill(self, cache: KVCache, tokens: Sequence[int]) -> Iterator[float]:
         """Append `tokens` in chunks that end on multiples of `prefill_chunk`."""

@@ -1,9 +1,9 @@
 """The KV cache: one buffer a layer, allocated once; rolling back moves a length.
 
-It is a transformers `Cache`, so any model with ordinary attention layers runs on it. The
-difference to transformers' own dynamic cache: appending writes into the buffer instead
-of concatenating (which copies the whole cache in every pass), and `rollback` copies
-nothing: rejected rows are overwritten before anything attends to them.
+Appending writes into the buffer instead of concatenating (which copies the whole cache in
+every pass), and `rollback` copies nothing: rejected rows are overwritten before anything
+attends to them. (No transformers here: its import would cost every start seconds. Its models
+run on the subclasses in engine/eager.py.)
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from transformers.cache_utils import Cache, DynamicLayer
 
 GROWTH = 256
 """Capacity is a multiple of this many tokens."""
@@ -20,11 +19,13 @@ _BLOCK = 1024
 """Tokens compared at a time, in C, before the place of a difference is looked for."""
 
 
-class SlotLayer(DynamicLayer):
+class SlotLayer:
     """Keys and values of one layer, `[1, heads, capacity, head_dim]`, filled up to `length`."""
 
     def __init__(self, capacity: int) -> None:
-        super().__init__()
+        self.keys: torch.Tensor | None = None
+        self.values: torch.Tensor | None = None
+        self.is_initialized = False
         self.capacity = capacity
         self.length = 0
 
@@ -33,7 +34,7 @@ class SlotLayer(DynamicLayer):
         keys = _buffer_like(key_states, self.capacity)
         values = _buffer_like(value_states, self.capacity)
         # Only when both are there: an allocation that fails changes nothing.
-        self.keys, self.values, self.device = keys, values, key_states.device
+        self.keys, self.values = keys, values
         self.is_initialized = True
 
     def update(
@@ -52,10 +53,6 @@ class SlotLayer(DynamicLayer):
         self.values[:, :, self.length : end] = value_states
         self.length = end
         return self.keys[:, :, :end], self.values[:, :, :end]
-
-    def get_seq_length(self) -> int:
-        """Tokens held."""
-        return self.length
 
     @property
     def bytes(self) -> int:
@@ -78,7 +75,7 @@ class SlotLayer(DynamicLayer):
 
     def copy_prefix(self, length: int, capacity: int) -> SlotLayer:
         """Return a layer of its own with the first `length` tokens and room for `capacity`."""
-        copy = SlotLayer(rounded_up(max(length, capacity)))
+        copy = type(self)(rounded_up(max(length, capacity)))
         if self.is_initialized:
             assert self.keys is not None
             assert self.values is not None
@@ -96,7 +93,7 @@ class SlotLayer(DynamicLayer):
         self.capacity = capacity
 
 
-class KVCache(Cache):
+class KVCache:
     """The KV cache of one sequence.
 
     Attributes:
@@ -107,8 +104,10 @@ class KVCache(Cache):
             what was prefilled.
     """
 
+    layer_type = SlotLayer
+
     def __init__(self, layers: int, capacity: int, exact: bool = True, grid: int = 1) -> None:
-        super().__init__(layers=[SlotLayer(rounded_up(capacity)) for _ in range(layers)])
+        self.layers = [self.layer_type(rounded_up(capacity)) for _ in range(layers)]
         self.tokens: list[int] = []
         self.exact = exact
         self.grid = grid
@@ -118,18 +117,29 @@ class KVCache(Cache):
         """Tokens held."""
         return len(self.tokens)
 
+    def update(
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        layer_idx: int,
+        *args: Any,
+        **kwargs: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Append states to one layer; see `SlotLayer.update`. `tokens` is left to the caller."""
+        return self.layers[layer_idx].update(key_states, value_states)
+
     def rollback(self, count: int) -> None:
         """Drop the last `count` tokens without copying or touching a byte of the buffers."""
         if not 0 <= count <= self.length:
             raise ValueError(f"cannot roll back {count} of {self.length} tokens")
         del self.tokens[self.length - count :]
         for layer in self.layers:
-            layer.length = len(self.tokens)  # type: ignore[attr-defined]
+            layer.length = len(self.tokens)
 
     @property
     def bytes(self) -> int:
         """Bytes allocated for keys and values, filled or not; 0 before the first pass."""
-        return sum(layer.bytes for layer in self.layers)  # type: ignore[attr-defined]
+        return sum(layer.bytes for layer in self.layers)
 
     def reserve(self, capacity: int) -> None:
         """Make room for `capacity` tokens in all.
@@ -137,12 +147,12 @@ class KVCache(Cache):
         Where the memory for it is not there, what is held stays as it was.
         """
         for layer in self.layers:
-            layer.reserve(capacity)  # type: ignore[attr-defined]
+            layer.reserve(capacity)
 
     def trim(self) -> None:
         """Let go of the capacity that is not filled; a layer at a time, as `reserve`."""
         for layer in self.layers:
-            layer.trim()  # type: ignore[attr-defined]
+            layer.trim()
 
     def copy_prefix(self, length: int, capacity: int) -> KVCache:
         """Return a cache of its own with the first `length` tokens.
@@ -153,17 +163,14 @@ class KVCache(Cache):
         """
         if not 0 <= length <= self.length:
             raise ValueError(f"cannot copy {length} of {self.length} tokens")
-        copy = KVCache(0, capacity, self.exact, self.grid)
-        copy.layers = [
-            layer.copy_prefix(length, capacity)  # type: ignore[attr-defined]
-            for layer in self.layers
-        ]
+        copy = type(self)(0, capacity, self.exact, self.grid)
+        copy.layers = [layer.copy_prefix(length, capacity) for layer in self.layers]
         copy.tokens = self.tokens[:length]
         return copy
 
     def check_integrity(self) -> None:
         """Raise AssertionError unless every layer holds exactly `tokens`; run in tests."""
-        lengths = {layer.length for layer in self.layers}  # type: ignore[attr-defined]
+        lengths = {layer.length for layer in self.layers}
         assert lengths == {self.length}, f"layers hold {lengths}, tokens {self.length}"
 
 
