@@ -14,8 +14,6 @@ from typing import Any
 
 import torch
 
-NAME = "redraft_row_invariant"
-
 BLOCK = 256
 """Positions a block; the KV cache's capacity is a multiple of it (`kv_cache.GROWTH`)."""
 

@@ -7,12 +7,19 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.cache_utils import Cache, DynamicLayer
 
 from engine import layers
-from engine.attention import NAME as ROW_INVARIANT
+from engine.attention import row_invariant_attention
 from engine.kv_cache import KVCache, SlotLayer
 from engine.probe import LayerProbe, PassProbe
+
+ROW_INVARIANT = "redraft_row_invariant"
+
+AttentionInterface.register(ROW_INVARIANT, row_invariant_attention)
+# Each row's limit follows from its place, so no mask has to be made.
+AttentionMaskInterface.register(ROW_INVARIANT, lambda *args, **kwargs: None)
 
 PADDING = 0
 """Token id of the rows that fill a pass up; what they write is rolled back unread."""

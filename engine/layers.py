@@ -25,9 +25,17 @@ MODEL_TYPES = ("qwen2", "qwen3", "llama", "mistral")
 """Architectures of that shape: every weight matrix is a linear layer, attention is plain."""
 
 
+ROTARY_TYPES = ("default", "linear", "llama3", "yarn")
+"""Kinds of rotary embedding whose angles depend on the position alone. The others change
+them with the length of the sequence, so a row's keys would depend on when they were made."""
+
+
 def has_common_shape(config: Any) -> bool:
     """Return whether a model of `config` can be run by this module, every row seeing all."""
-    return config.model_type in MODEL_TYPES and _sees_everything(config)
+    if config.model_type not in MODEL_TYPES:
+        return False
+    rope = getattr(config, "rope_parameters", None) or {}
+    return rope.get("rope_type", "default") in ROTARY_TYPES and _sees_everything(config)
 
 
 def hidden_states(

@@ -5,17 +5,17 @@ safetensors only, and no code of a checkpoint is ever run.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from tokenizers.normalizers import NFC, NFKC
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from engine.chat import Chat
 from engine.core import (
@@ -27,8 +27,7 @@ from engine.core import (
     never_cancelled,
 )
 from engine.cost import CostModel, even
-from engine.eager import EagerRunner
-from engine.int8.model import can_run_int8, load_int8_model
+from engine.int8.model import begin_packing, can_run_int8, load_int8_model
 from engine.int8.runner import Int8Runner
 from engine.layers import MODEL_TYPES
 from engine.runner import Runner
@@ -85,19 +84,28 @@ def load_model(
     """
     _use_all_cores()
     chosen = torch.device(device or best_device())
-    with _loading_errors(name, chosen):
+    may_be_int8 = chosen.type == "cpu" and dtype in (None, "int8")
+    with _loading_errors(name, chosen), ExitStack() as stack:
+        # Before anything else, because it goes on beside the slow imports that follow.
+        if packing := begin_packing(folder) if may_be_int8 else None:
+            stack.callback(packing.close)
+        from transformers import AutoConfig, AutoTokenizer
+
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         backend = _backend(name, tokenizer)
         chat = Chat(tokenizer)
         window = int(getattr(config.get_text_config(), "max_position_embeddings", 4096))
+        runner: Runner
         if _wants_int8(config, chosen, dtype):
-            model = load_int8_model(folder, config, on_progress, is_cancelled)
+            model = load_int8_model(folder, config, on_progress, is_cancelled, packing)
             runner = Int8Runner(model, window)
         else:
+            from engine.eager import EagerRunner
+
             model = _load_float(folder, config, chosen, _dtype(dtype, chosen))
             runner = EagerRunner(model, window)
-        return LoadedModel(name, runner, chat, backend, _end_tokens(model, tokenizer))
+        return LoadedModel(name, runner, chat, backend, _end_tokens(folder, config, tokenizer))
 
 
 def _backend(name: str, tokenizer: Any) -> Any:
@@ -116,6 +124,8 @@ def _backend(name: str, tokenizer: Any) -> Any:
 
 
 def _load_float(folder: Path, config: Any, device: torch.device, dtype: torch.dtype) -> Any:
+    from transformers import AutoModelForCausalLM
+
     loaded: Any = AutoModelForCausalLM.from_pretrained(
         folder,
         config=config,
@@ -191,12 +201,12 @@ def _dtype(name: str | None, device: torch.device) -> torch.dtype:
     return dtype
 
 
-def _end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
+def _end_tokens(folder: Path, config: Any, tokenizer: Any) -> frozenset[int]:
     """Collect what ends an answer: the generation config's ids and the tokenizer's own."""
     found: set[int] = set()
     for ids in (
-        getattr(model.generation_config, "eos_token_id", None),
-        getattr(model.config, "eos_token_id", None),
+        _generation_config(folder).get("eos_token_id"),
+        getattr(config, "eos_token_id", None),
         tokenizer.eos_token_id,
     ):
         found.update([ids] if isinstance(ids, int) else ids or [])
@@ -206,6 +216,12 @@ def _end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
         if token is not None:
             found.add(token)
     return frozenset(found)
+
+
+def _generation_config(folder: Path) -> Mapping[str, Any]:
+    file = folder / "generation_config.json"
+    read = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+    return read if isinstance(read, dict) else {}
 
 
 def _use_all_cores() -> None:

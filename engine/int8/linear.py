@@ -9,10 +9,10 @@ is torch's own FBGEMM kernel, whose cost grows slowly with the number of rows.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
 
 # torch deprecates tensors of quantised dtypes, but its kernels take no others.
 warnings.filterwarnings("ignore", r"torch\.quantize_per_tensor", UserWarning)
@@ -49,27 +49,23 @@ def scaled_rows(x: torch.Tensor) -> ScaledRows:
     return ScaledRows(x / scale, scale)
 
 
-class Int8Linear(nn.Module):
+class Int8Linear:
     """`y = x W^T + b` with an int8 weight.
 
     Args:
-        weight: int8 `[out, in]`.
-        scale: float32 `[out]`; the weight stands for `weight * scale[:, None]`.
+        packed: the weight, or parts of its rows, each of `pack`.
+        shape: of the whole weight, `(out, in)`.
         bias: float32 `[out]`, or None.
     """
 
     def __init__(
-        self, weight: torch.Tensor, scale: torch.Tensor, bias: torch.Tensor | None
+        self, packed: Sequence[Any], shape: tuple[int, int], bias: torch.Tensor | None
     ) -> None:
-        super().__init__()
-        self.out_features, self.in_features = weight.shape
-        self.bias_row = bias
-        parts = zip(
-            weight.split(rows_a_part(weight)), scale.split(rows_a_part(weight)), strict=True
-        )
-        self._packed = [pack(*part) for part in parts]
+        self.out_features, self.in_features = shape
+        self._bias = bias
+        self._packed = tuple(packed)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """Map float32 `[..., in]` to `[..., out]`."""
         return self.of(scaled_rows(x))
 
@@ -78,7 +74,7 @@ class Int8Linear(nn.Module):
         parts = [_linear(x.rows, 1.0 / GRID, ZERO_POINT, packed) for packed in self._packed]
         y = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
         y.mul_(x.scale)
-        return y if self.bias_row is None else y.add_(self.bias_row)
+        return y if self._bias is None else y.add_(self._bias)
 
 
 def quantise(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -100,7 +96,12 @@ def rows_a_part(weight: torch.Tensor) -> int:
 
 
 def pack(weight: torch.Tensor, scale: torch.Tensor) -> Any:
-    """Return the weight in the kernel's own layout (a copy)."""
+    """Return the weight in the kernel's own layout (a copy).
+
+    Args:
+        weight: int8 `[out, in]`.
+        scale: float32 `[out]`; the weight stands for `weight * scale[:, None]`.
+    """
     zero_points = torch.zeros(len(scale), dtype=torch.long)
     quantised = torch._make_per_channel_quantized_tensor(  # type: ignore[attr-defined]
         weight, scale.double(), zero_points, 0

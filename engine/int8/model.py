@@ -1,38 +1,43 @@
-"""Puts a transformers model together from int8 linears and float32 for the rest."""
+"""Puts a decoder of the common shape together from a folder, with int8 linears.
+
+transformers' own modelling code would do it too, but takes two seconds and a hundred
+megabytes to import.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import init_empty_weights
-from torch import nn
-from transformers import AttentionInterface, AttentionMaskInterface, AutoModelForCausalLM
+from torch.nn import functional
 
-from engine.attention import NAME, row_invariant_attention
 from engine.core import EngineError, IsCancelled, OnProgress
 from engine.int8.linear import Int8Linear, is_supported
-from engine.int8.weights import ensure_int8, read_shapes, read_tensors
+from engine.int8.modules import (
+    Attention,
+    Decoder,
+    Embedding,
+    Int8Model,
+    Layer,
+    Mlp,
+    Norm,
+    RotaryEmbedding,
+)
+from engine.int8.packing import Packing
+from engine.int8.shapes import (
+    EMBEDDING,
+    HEAD,
+    NORM,
+    expected_shapes,
+    head_size,
+    linear_names,
+    weight_of,
+)
+from engine.int8.weights import ensure_int8, read_shapes, read_tensors, ready_int8
 from engine.layers import has_common_shape
-
-AttentionInterface.register(NAME, row_invariant_attention)
-# Each row's limit follows from its place, so no mask has to be made.
-AttentionMaskInterface.register(NAME, lambda *args, **kwargs: None)
-
-
-class HalfEmbedding(nn.Module):
-    """A bfloat16 table, mapped from the file, whose rows come out as float32."""
-
-    def __init__(self, weight: torch.Tensor) -> None:
-        super().__init__()
-        self.table = weight
-
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        """Map ids `[...]` to float32 `[..., size]`."""
-        return nn.functional.embedding(ids, self.table).float()
+from engine.memory import give_back_free_memory
 
 
 def can_run_int8(config: Any) -> bool:
@@ -40,48 +45,107 @@ def can_run_int8(config: Any) -> bool:
     return has_common_shape(config) and is_supported()
 
 
+def begin_packing(folder: Path) -> Packing | None:
+    """Begin to pack the model in `folder`, before its config is read; None if not made yet."""
+    made = ready_int8(folder) if is_supported() else None
+    return None if made is None else Packing(made)
+
+
 def load_int8_model(
-    folder: Path, config: Any, on_progress: OnProgress, is_cancelled: IsCancelled
-) -> Any:
+    folder: Path,
+    config: Any,
+    on_progress: OnProgress,
+    is_cancelled: IsCancelled,
+    begun: Packing | None = None,
+) -> Int8Model:
     """Return the model in `folder` with int8 linears, on the CPU.
+
+    Args:
+        folder: Hugging Face layout with safetensors.
+        config: its transformers config.
+        on_progress: told about the conversion, which is made once.
+        is_cancelled: asked during that.
+        begun: of `begin_packing`; closed by the caller.
 
     Raises:
         EngineError: `disk_full`; `unsupported_model` when the weights do not fit the config.
         Cancelled: `is_cancelled` answered True.
     """
-    with init_empty_weights(include_buffers=False):
-        model = AutoModelForCausalLM.from_config(
-            config, dtype=torch.float32, attn_implementation=NAME, trust_remote_code=False
-        )
-    linears = {n: m for n, m in model.named_modules() if isinstance(m, nn.Linear)}
-    embedding = _name_of(model, model.get_input_embeddings())
-    head = _name_of(model, model.get_output_embeddings())
-    # A tied head is not stored; it reads the embedding's weight.
-    tied = bool(config.tie_word_embeddings)
-    stored = {name: f"{embedding if tied and name == head else name}.weight" for name in linears}
-    expected = {n: list(t.shape) for n, t in model.state_dict().items()}
-    if tied:
-        expected.pop(f"{head}.weight", None)
+    expected = expected_shapes(config)
     _check_shapes(folder, expected)
-    int8 = dict(read_tensors(ensure_int8(folder, list(stored.values()), on_progress, is_cancelled)))
-    floats = {n: t for n, t in read_tensors(folder) if n not in int8 or n == f"{embedding}.weight"}
-    for name in expected.keys() & floats.keys():
-        _assign(model, name, floats[name], as_table=name == f"{embedding}.weight")
+    weights = {name: weight_of(name, config) for name in linear_names(config)}
+    made = ensure_int8(folder, list(weights.values()), on_progress, is_cancelled)
+    packing = begun if begun is not None and begun.folder == made else Packing(made)
+    try:
+        return _assemble(config, weights, packing, _floats(folder, expected, set(weights.values())))
+    finally:
+        if packing is not begun:
+            packing.close()
 
-    def packed(name: str) -> Int8Linear:
-        weight = stored[name]
-        bias = floats[f"{name}.bias"] if f"{name}.bias" in expected else None
-        return Int8Linear(
-            int8[weight], int8[f"{weight}.scale"], None if bias is None else bias.float()
+
+def _floats(
+    folder: Path, expected: Mapping[str, list[int]], int8: set[str]
+) -> dict[str, torch.Tensor]:
+    """Return what stays as it is: the table, mapped; norms and biases, read as float32."""
+    table = f"{EMBEDDING}.weight"
+    return {
+        name: tensor if name == table else tensor.float()
+        for name, tensor in read_tensors(folder)
+        if name == table or (name in expected and name not in int8)
+    }
+
+
+def _assemble(
+    config: Any,
+    weights: Mapping[str, str],
+    packing: Packing,
+    floats: Mapping[str, torch.Tensor],
+) -> Int8Model:
+    def linear(name: str) -> Int8Linear:
+        return Int8Linear(*packing.packed(weights[name]), floats.get(f"{name}.bias"))
+
+    def norm(name: str) -> Norm:
+        return Norm(floats[f"{name}.weight"], config.rms_norm_eps)
+
+    def layer(number: int) -> Layer:
+        # Packing frees a block for each that it makes; without this the largest size of
+        # the process would be a gigabyte over what it needs.
+        give_back_free_memory()
+        name = f"model.layers.{number}"
+        attention = f"{name}.self_attn"
+        normed = f"{attention}.q_norm.weight" in floats
+        return Layer(
+            Attention(
+                *(linear(f"{attention}.{part}_proj") for part in "qkvo"),
+                q_norm=norm(f"{attention}.q_norm") if normed else None,
+                k_norm=norm(f"{attention}.k_norm") if normed else None,
+                head_dim=head_size(config),
+                layer_idx=number,
+            ),
+            Mlp(
+                *(linear(f"{name}.mlp.{part}_proj") for part in ("gate", "up", "down")),
+                act_fn=_activation(config.hidden_act),
+            ),
+            norm(f"{name}.input_layernorm"),
+            norm(f"{name}.post_attention_layernorm"),
         )
 
-    # Packing is most of the time of a load and runs on one core a matrix: the largest
-    # first, so that no core waits for the output layer at the end.
-    largest_first = sorted(linears, key=lambda name: -int8[stored[name]].numel())
-    with ThreadPoolExecutor(max_workers=torch.get_num_threads()) as pool:
-        for name, linear in zip(largest_first, pool.map(packed, largest_first), strict=True):
-            _replace(model, name, linear)
-    return model.eval()
+    decoder = Decoder(
+        Embedding(floats[f"{EMBEDDING}.weight"]),
+        _rotary_embedding(config),
+        tuple(layer(number) for number in range(config.num_hidden_layers)),
+        norm(NORM),
+    )
+    head = linear(HEAD)
+    give_back_free_memory()
+    linears = [head]
+    for one in decoder.layers:
+        attention, mlp = one.self_attn, one.mlp
+        linears += [attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj]
+        linears += [mlp.gate_proj, mlp.up_proj, mlp.down_proj]
+    return Int8Model(
+        decoder, head, config.vocab_size, sum(x.in_features * x.out_features for x in linears)
+    )
 
 
 def _check_shapes(folder: Path, expected: Mapping[str, list[int]]) -> None:
@@ -97,21 +161,23 @@ def _check_shapes(folder: Path, expected: Mapping[str, list[int]]) -> None:
             )
 
 
-def _assign(model: nn.Module, name: str, tensor: torch.Tensor, as_table: bool) -> None:
-    path, _, attribute = name.rpartition(".")
-    if as_table:
-        _replace(model, path, HalfEmbedding(tensor))
-        return
-    module = model.get_submodule(path)
-    if isinstance(module, nn.Linear):
-        return  # its bias goes into the Int8Linear
-    setattr(module, attribute, nn.Parameter(tensor.float(), requires_grad=False))
+def _rotary_embedding(config: Any) -> RotaryEmbedding:
+    rope = config.rope_parameters
+    kind = rope.get("rope_type", "default")
+    if kind == "default":
+        size = head_size(config)
+        steps = torch.arange(0, size, 2, dtype=torch.float) / size
+        return RotaryEmbedding(1.0 / (rope["rope_theta"] ** steps), 1.0)
+    # The stretched kinds are each a formula of its own, and transformers keeps them well.
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    frequencies, scaling = ROPE_INIT_FUNCTIONS[kind](config, torch.device("cpu"))
+    return RotaryEmbedding(frequencies, scaling)
 
 
-def _replace(model: nn.Module, name: str, module: nn.Module) -> None:
-    path, _, attribute = name.rpartition(".")
-    setattr(model.get_submodule(path), attribute, module)
+def _activation(name: str) -> Callable[[torch.Tensor], torch.Tensor]:
+    if name == "silu":
+        return functional.silu
+    from transformers.activations import ACT2FN
 
-
-def _name_of(model: nn.Module, wanted: Any) -> str:
-    return next(name for name, module in model.named_modules() if module is wanted)
+    return ACT2FN[name]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import torch
 
 from engine import layers
-from engine.int8.decoder import norm, run_layer
-from engine.int8.linear import Int8Linear
+from engine.int8.decoder import run_layer
+from engine.int8.modules import Int8Model
 from engine.kv_cache import KVCache
 from engine.probe import LayerProbe
 
@@ -30,13 +29,12 @@ class Int8Runner:
     prefill_chunk = 64
     max_draft = 31
 
-    def __init__(self, model: Any, max_context: int) -> None:
+    def __init__(self, model: Int8Model, max_context: int) -> None:
         self._model = model
         self._layers = len(model.model.layers)
         self.max_context = max_context
-        linears = (m for m in model.modules() if isinstance(m, Int8Linear))
-        self.weight_bytes = sum(m.in_features * m.out_features for m in linears)
-        self.vocabulary = model.config.get_text_config().vocab_size
+        self.weight_bytes = model.weight_bytes
+        self.vocabulary = model.vocabulary
 
     def new_cache(self, capacity: int, exact: bool = True) -> KVCache:
         """Return an empty cache; there are no faster passes than the exact ones."""
@@ -56,4 +54,4 @@ class Int8Runner:
         return LayerProbe(self._model, run_layer, self._head, self.new_cache)
 
     def _head(self, hidden: torch.Tensor) -> torch.Tensor:
-        return self._model.lm_head(norm(self._model.model.norm, hidden))[0]
+        return self._model.lm_head(self._model.model.norm(hidden))[0]

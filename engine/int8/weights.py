@@ -21,6 +21,9 @@ from engine.store.cache import disk_errors, locked, models_folder, need_room, pr
 FORMAT = 1
 """Raised when what is stored, or how, changes."""
 
+SCALE = ".scale"
+"""Behind the name of a weight: the name of its scales."""
+
 SHARD_BYTES = 512 << 20
 _DONE = "done.json"
 
@@ -33,6 +36,12 @@ def int8_folder(folder: Path) -> Path:
     ]
     key = hashlib.sha256(json.dumps(state).encode()).hexdigest()[:12]
     return models_folder() / "int8" / f"{folder.name[:60]}-{key}-v{FORMAT}"
+
+
+def ready_int8(folder: Path) -> Path | None:
+    """Return the folder of int8 weights where it has been made, else None."""
+    made = int8_folder(folder)
+    return made if _is_whole(made) else None
 
 
 def ensure_int8(
@@ -144,7 +153,7 @@ def _write_shards(
         if name not in names:
             continue
         weight, scale = quantise(tensor)
-        shard[name], shard[name + ".scale"] = weight, scale
+        shard[name], shard[name + SCALE] = weight, scale
         held += weight.numel()
         done += 1
         on_progress(Progress("converting", done / len(names), "to int8 for this CPU"))

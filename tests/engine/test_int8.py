@@ -1,33 +1,56 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import (
     AutoModelForCausalLM,
     Gemma2Config,
     LlamaConfig,
     MistralConfig,
     Qwen2Config,
+    Qwen3Config,
 )
 
 from engine.attention import BLOCK, row_invariant_attention
 from engine.core import Cancelled, EngineError
-from engine.int8.linear import Int8Linear, is_supported, quantise
+from engine.int8.linear import Int8Linear, is_supported, pack, quantise
 from engine.int8.model import can_run_int8
+from engine.int8.packing import Packing
+from engine.int8.shapes import expected_shapes, linear_names
 from engine.int8.weights import ensure_int8, int8_folder
 from engine.kv_cache import GROWTH
 from engine.loader import load_model
-from tests.tiny import save_tiny_model
+from tests.tiny import make_tokenizer, save_tiny_model
 
 pytestmark = pytest.mark.skipif(
     not is_supported(), reason="this torch has no FBGEMM kernels, so there is no int8 runner here"
 )
 
+SHAPE: dict[str, Any] = {
+    "vocab_size": 400,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
+
 
 def seeded(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def packed(weight: torch.Tensor, bias: torch.Tensor | None = None, rows: int = 0) -> Int8Linear:
+    int8, scale = quantise(weight)
+    rows = rows or len(weight)
+    parts = [pack(*part) for part in zip(int8.split(rows), scale.split(rows), strict=True)]
+    return Int8Linear(parts, (weight.shape[0], weight.shape[1]), bias)
 
 
 @pytest.mark.parametrize("bias", [None, 3.0])
@@ -35,12 +58,12 @@ def test_a_linear_is_close_to_its_float_form(bias) -> None:
     weight, x = seeded(96, 64), seeded(9, 64)
     offset = None if bias is None else torch.full((96,), bias)
     exact = torch.nn.functional.linear(x, weight, offset)
-    ours = Int8Linear(*quantise(weight), offset)(x)
+    ours = packed(weight, offset)(x)
     assert (ours - exact).norm() / exact.norm() < 0.03
 
 
 def test_a_row_of_a_linear_does_not_depend_on_its_neighbours() -> None:
-    linear = Int8Linear(*quantise(seeded(96, 64)), None)
+    linear = packed(seeded(96, 64))
     x = seeded(33, 64)
     x[3] *= 1000.0
     x[5] = 0.0
@@ -203,12 +226,107 @@ def test_int8_on_an_architecture_without_it_is_refused_by_name(tmp_path, monkeyp
     assert load_model("tiny", folder, "cpu", None).runner.name == "eager"
 
 
-def test_a_large_layer_is_packed_in_parts_and_maps_the_same(monkeypatch) -> None:
-    weight, scale = quantise(seeded(100, 64))
-    x = seeded(5, 64)
-    whole = Int8Linear(weight, scale, torch.arange(100.0))(x)
+def test_a_layer_that_is_packed_in_parts_maps_the_same() -> None:
+    weight, bias, x = seeded(100, 64), torch.arange(100.0), seeded(5, 64)
+    assert torch.equal(packed(weight, bias, rows=32)(x), packed(weight, bias)(x))
+
+
+def test_a_large_weight_is_packed_in_parts(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("engine.int8.linear.LARGE_ROWS", 64)
-    monkeypatch.setattr("engine.int8.linear.PART_ROWS", 32)
-    parts = Int8Linear(weight, scale, torch.arange(100.0))
-    assert len(parts._packed) == 4
-    assert torch.equal(parts(x), whole)
+    monkeypatch.setattr("engine.int8.linear.PART_ROWS", 48)
+    folder = save_tiny_model(tmp_path / "m")
+    packing = Packing(ensure_int8(folder, ["lm_head.weight"], lambda p: None, lambda: False))
+    rows = int(load_file(folder / "model.safetensors")["lm_head.weight"].shape[0])
+    parts, shape = packing.packed("lm_head.weight")
+    assert (len(parts), shape) == (-(-rows // 48), (rows, 64))
+
+
+def test_weights_that_nobody_asks_for_are_dropped(tmp_path) -> None:
+    folder = save_tiny_model(tmp_path / "m")
+    packing = Packing(ensure_int8(folder, ["lm_head.weight"], lambda p: None, lambda: False))
+    packing.close()
+    with pytest.raises(KeyError):
+        packing.packed("lm_head.weight")
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        Qwen2Config(**SHAPE),
+        Qwen2Config(**SHAPE, tie_word_embeddings=True),
+        Qwen3Config(**SHAPE, head_dim=24),
+        Qwen3Config(**SHAPE, attention_bias=True),
+        LlamaConfig(**SHAPE),
+        LlamaConfig(**SHAPE, attention_bias=True, mlp_bias=True, head_dim=8),
+        MistralConfig(**SHAPE, sliding_window=None),
+    ],
+    ids=lambda config: config.model_type,
+)
+def test_the_weights_expected_are_those_of_the_transformers_model(config) -> None:
+    model = AutoModelForCausalLM.from_config(config)
+    theirs = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
+    if config.tie_word_embeddings:
+        del theirs["lm_head.weight"]
+    assert expected_shapes(config) == theirs
+    linears = {n for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)}
+    assert set(linear_names(config)) == linears
+
+
+@pytest.mark.parametrize(
+    ("config", "dtype"),
+    [
+        (Qwen3Config(**SHAPE, head_dim=24), torch.bfloat16),
+        (LlamaConfig(**SHAPE, attention_bias=True, mlp_bias=True), torch.float16),
+        (
+            LlamaConfig(
+                **SHAPE,
+                rope_parameters={
+                    "rope_type": "llama3",
+                    "rope_theta": 5000.0,
+                    "factor": 8.0,
+                    "low_freq_factor": 1.0,
+                    "high_freq_factor": 4.0,
+                    "original_max_position_embeddings": 32,
+                },
+            ),
+            torch.float32,
+        ),
+        (LlamaConfig(**SHAPE, hidden_act="gelu"), torch.float32),
+        (MistralConfig(**SHAPE, sliding_window=None), torch.float32),
+    ],
+    ids=["qwen3", "llama with biases", "llama 3.1", "another activation", "mistral"],
+)
+def test_every_shape_is_close_to_its_float_form(config, dtype, tmp_path) -> None:
+    torch.manual_seed(1)
+    model = AutoModelForCausalLM.from_config(config).to(dtype)
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.normal_(parameter, std=0.5)
+    model.save_pretrained(tmp_path)
+    make_tokenizer().save_pretrained(tmp_path)
+    ids = list(range(10, 60))
+    with torch.inference_mode():
+        exact = model.float()(torch.tensor([ids])).logits[0]
+    runner = load_model("tiny", tmp_path, "cpu", "int8").runner
+    logits = runner.verify(runner.new_cache(64), ids)
+    assert (logits - exact).norm() / exact.norm() < 0.05
+
+
+def test_angles_that_change_with_the_length_are_left_to_transformers() -> None:
+    rope = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0}
+    assert not can_run_int8(LlamaConfig(**SHAPE, rope_parameters=rope))
+
+
+def test_transformers_modelling_code_is_not_imported_for_int8(tmp_path) -> None:
+    folder = save_tiny_model(tmp_path / "m")
+    program = (
+        "import sys; from pathlib import Path; from engine.host import ModelHost\n"
+        "from engine.loader import load_model\n"
+        "loaded = load_model('m', Path(sys.argv[1]), 'cpu', 'int8')\n"
+        "loaded.runner.verify(loaded.runner.new_cache(9), [1, 2])\n"
+        "print([m for m in sys.modules if m.startswith('transformers.modeling_utils')])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program, str(folder)], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.strip() == "[]"

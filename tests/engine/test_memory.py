@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+
+from engine.memory import give_back_free_memory
+
+
+def test_free_memory_is_given_back_where_the_c_library_can(monkeypatch) -> None:
+    asked: list[int] = []
+
+    class Library:
+        malloc_trim = staticmethod(asked.append)
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: Library)
+    give_back_free_memory()
+    assert asked == [0]
+
+
+@pytest.mark.parametrize("error", [AttributeError, OSError, TypeError])
+def test_another_c_library_is_no_trouble(monkeypatch, error) -> None:
+    def missing(name: object) -> None:
+        raise error
+
+    monkeypatch.setattr(ctypes, "CDLL", missing)
+    give_back_free_memory()
