@@ -172,5 +172,6 @@ def _line(xs: Sequence[int], ys: Sequence[float], x: int) -> float:
     if len(xs) == 1 or x <= xs[0]:
         return ys[0]
     low = min(bisect_right(xs, x) - 1, len(xs) - 2)
-    slope = (ys[low + 1] - ys[low]) / (xs[low + 1] - xs[low])
-    return ys[low] + slope * (x - xs[low])
+    way = (x - xs[low]) / (xs[low + 1] - xs[low])
+    # In this form the points themselves come out as they are, to the last bit.
+    return (1.0 - way) * ys[low] + way * ys[low + 1]

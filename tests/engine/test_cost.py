@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -40,6 +41,11 @@ def test_seconds_are_read_between_and_beyond_the_points(window, context, seconds
 seconds = st.floats(0.001, 10.0)
 
 
+def never_falls(values: list[float]) -> bool:
+    """More than rounding does, between two points of a straight line."""
+    return all(b >= a * (1 - 1e-12) for a, b in itertools.pairwise(values))
+
+
 @given(st.lists(seconds, min_size=6, max_size=6), st.lists(seconds, max_size=20))
 def test_more_rows_or_more_context_never_cost_less(values, passes) -> None:
     cost = model_of({64: values[:3], 512: values[3:]})
@@ -48,10 +54,9 @@ def test_more_rows_or_more_context_never_cost_less(values, passes) -> None:
     for context in (0, 64, 200, 512, 4000):
         stairs = cost.staircase(context, 9)
         assert len(stairs) == 9
-        assert stairs == sorted(stairs)
+        assert never_falls(stairs)
     for window in (1, 2, 3, 4):
-        row = [cost.seconds(window, c) for c in (0, 64, 100, 512, 513)]
-        assert row == sorted(row)
+        assert never_falls([cost.seconds(window, c) for c in (0, 64, 100, 512, 513)])
 
 
 def test_passes_that_run_correct_the_window_that_they_had() -> None:
