@@ -90,11 +90,14 @@ def _processed_rows(
 ) -> Iterator[torch.Tensor]:
     """Yield each row after penalty, bias and bans; a row is seen only once those before are."""
     # What a row may not repeat grows with the draft before it, so rows go one by one.
-    seen = set(history) if sampling.repetition_penalty != 1.0 else set()
+    penalises = sampling.repetition_penalty != 1.0
+    known = set(history) if penalises else set()
+    seen = torch.tensor(list(known), dtype=torch.long)
     for row in range(logits.shape[0]):
         yield processed(logits[row], seen, sampling)
-        if row < len(drafted):
-            seen.add(drafted[row])
+        if penalises and row < len(drafted) and drafted[row] not in known:
+            known.add(drafted[row])
+            seen = torch.cat((seen, seen.new_tensor([drafted[row]])))
 
 
 def _choice(row: torch.Tensor, draft: int | None, position: int, sampling: Sampling) -> int:

@@ -6,8 +6,6 @@ temperature, then top-k, top-p and min-p on what is left.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 import torch
 
 from engine.sampling.settings import Sampling
@@ -18,12 +16,13 @@ COLDEST = 1e-30
 NEVER = float("-inf")
 
 
-def processed(row: torch.Tensor, seen: Collection[int], sampling: Sampling) -> torch.Tensor:
+def processed(row: torch.Tensor, seen: torch.Tensor, sampling: Sampling) -> torch.Tensor:
     """Return one row of logits, float32, after penalty, bias and bans.
 
     Args:
         row: `[vocabulary]`.
-        seen: token ids of the prompt and the answer so far.
+        seen: int64 `[n]`, the different token ids of the prompt and the answer so far; asked
+            only for a penalty.
         sampling: the settings.
     """
     row = row.float()
@@ -39,10 +38,12 @@ def processed(row: torch.Tensor, seen: Collection[int], sampling: Sampling) -> t
     return row
 
 
-def penalised(row: torch.Tensor, seen: Collection[int], penalty: float) -> torch.Tensor:
-    """Return a row with every token seen before made less likely (Keskar et al. 2019)."""
-    tokens = torch.tensor(sorted(seen), dtype=torch.long, device=row.device)
-    tokens = tokens[tokens < row.shape[-1]]
+def penalised(row: torch.Tensor, seen: torch.Tensor, penalty: float) -> torch.Tensor:
+    """Return a row with every token seen before made less likely (Keskar et al. 2019).
+
+    Ids of `seen`, int64 `[n]` and all different, that the row does not have are left out.
+    """
+    tokens = seen[seen < row.shape[-1]].to(row.device)
     old = row[tokens]
     return row.index_copy(0, tokens, torch.where(old > 0, old / penalty, old * penalty))
 
@@ -72,11 +73,17 @@ def keep_top_p(scores: torch.Tensor, p: float) -> torch.Tensor:
     """Keep the smallest set that holds the share `p` of probability (Holtzman et al. 2020)."""
     if p >= 1.0:
         return scores
-    ordered, order = torch.softmax(scores, dim=-1).sort(dim=-1, descending=True)
+    shares = torch.softmax(scores, dim=-1)
+    # What is below this share adds up to less than 1 - p, so it can't be in the set: only
+    # the few tokens above it have to be sorted.
+    least = (1.0 - p) / scores.shape[-1]
+    candidates = int((shares >= least).sum(dim=-1).max())
+    ordered, order = shares.topk(max(candidates, 1), dim=-1)
     # A token stays while the mass before it is below p, so the first always stays.
-    dropped = ordered.cumsum(dim=-1) - ordered >= p
-    dropped[..., 0] = False
-    return scores.masked_fill(torch.zeros_like(dropped).scatter(-1, order, dropped), NEVER)
+    stays = ordered.cumsum(dim=-1) - ordered < p
+    stays[..., 0] = True
+    dropped = torch.ones_like(scores, dtype=torch.bool).scatter(-1, order, ~stays)
+    return scores.masked_fill(dropped, NEVER)
 
 
 def keep_min_p(scores: torch.Tensor, share: float) -> torch.Tensor:

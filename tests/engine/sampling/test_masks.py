@@ -4,12 +4,15 @@ import math
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.core import EngineError, GenerationRequest, Message
 from engine.sampling import Sampling, log_probabilities, processed
 from engine.sampling.masks import keep_min_p, keep_top_k, keep_top_p, penalised
 from engine.sampling.settings import sampling_of
 
+NOTHING = torch.tensor([], dtype=torch.long)
 P = torch.tensor([0.5, 0.3, 0.15, 0.05]).log()
 
 
@@ -33,6 +36,23 @@ def test_top_p_keeps_the_smallest_set_that_reaches_it(p, left) -> None:
     # The order of the vocabulary does not matter.
     turned = torch.tensor([2, 0, 3, 1])
     assert sorted(turned[kept(keep_top_p(P[turned], p))].tolist()) == left
+
+
+@given(
+    st.lists(st.floats(-30, 30, width=32), min_size=1, max_size=40),
+    st.floats(0.0, 1.0, exclude_max=True),
+)
+def test_top_p_keeps_what_a_sort_of_everything_would(scores, p) -> None:
+    row = torch.tensor(scores)
+    shares = torch.softmax(row, dim=-1)
+    left = kept(keep_top_p(row, p))
+    before = 0.0
+    for token in shares.argsort(descending=True, stable=True).tolist():
+        if abs(before - p) > 1e-5:  # nearer than that, rounding decides
+            equals = [t for t in left if shares[t] == shares[token]]
+            assert (token in left) == (before < p or not before) or equals
+        before += float(shares[token])
+    assert shares[left].sum() >= min(p, 1.0) - 1e-5
 
 
 @pytest.mark.parametrize(
@@ -62,19 +82,19 @@ def test_the_temperature_comes_before_the_masks() -> None:
 
 def test_the_penalty_divides_what_is_positive_and_multiplies_the_rest() -> None:
     row = torch.tensor([2.0, -2.0, 4.0, -4.0])
-    assert penalised(row, {0, 1, 77}, 2.0).tolist() == [1.0, -4.0, 4.0, -4.0]
+    assert penalised(row, torch.tensor([0, 1, 77]), 2.0).tolist() == [1.0, -4.0, 4.0, -4.0]
     assert row.tolist() == [2.0, -2.0, 4.0, -4.0]
 
 
 def test_bias_is_added_and_bans_are_final() -> None:
     row = torch.tensor([0.0, 1.0, 2.0])
     sampling = Sampling(logit_bias=((0, 5.0), (2, 100.0), (0, 0.5)), banned=frozenset({2}))
-    assert processed(row, set(), sampling).tolist() == [5.5, 1.0, -math.inf]
+    assert processed(row, NOTHING, sampling).tolist() == [5.5, 1.0, -math.inf]
 
 
 def test_the_order_is_penalty_bias_ban() -> None:
     sampling = Sampling(repetition_penalty=2.0, logit_bias=((0, 1.0),))
-    assert processed(torch.tensor([4.0, 0.0]), {0}, sampling).tolist() == [3.0, 0.0]
+    assert processed(torch.tensor([4.0, 0.0]), torch.tensor([0]), sampling).tolist() == [3.0, 0.0]
 
 
 def request(**more) -> GenerationRequest:
