@@ -134,7 +134,9 @@ class ModelHost:
         self, name: str, folder: Path, is_cancelled: IsCancelled, measured: bool = False
     ) -> Generator[Progress, None, LoadedModel]:
         def work(on_progress: OnProgress) -> LoadedModel:
-            loaded = load_model(name, folder, self._device, self._dtype, on_progress, is_cancelled)
+            loaded = load_model(
+                name, folder, self._device, self._dtype, on_progress, is_cancelled, wait=False
+            )
             if not measured:
                 return loaded
             return replace(loaded, cost=cost_of(str(folder), loaded.runner))

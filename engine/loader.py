@@ -27,7 +27,8 @@ from engine.core import (
     never_cancelled,
 )
 from engine.cost import CostModel, even
-from engine.int8.model import begin_packing, can_run_int8, load_int8_model
+from engine.int8.model import begin_packing, can_run_int8, load_int8_model, make_int8
+from engine.int8.packing import Packing
 from engine.int8.runner import Int8Runner
 from engine.layers import MODEL_TYPES
 from engine.runner import Runner
@@ -66,6 +67,7 @@ def load_model(
     dtype: str | None,
     on_progress: OnProgress = ignore_progress,
     is_cancelled: IsCancelled = never_cancelled,
+    wait: bool = True,
 ) -> LoadedModel:
     """Load the model in `folder`.
 
@@ -77,6 +79,7 @@ def load_model(
             that can run it, float32 on another, bfloat16 elsewhere.
         on_progress: told about the conversion to int8, which is made once.
         is_cancelled: asked during that.
+        wait: until the weights are packed; else the first passes are slower.
 
     Raises:
         EngineError: `unsupported_model`, `out_of_memory`, `disk_full`, `invalid_request`.
@@ -87,7 +90,8 @@ def load_model(
     may_be_int8 = chosen.type == "cpu" and dtype in (None, "int8")
     with _loading_errors(name, chosen), ExitStack() as stack:
         # Before anything else, because it goes on beside the slow imports that follow.
-        if packing := begin_packing(folder) if may_be_int8 else None:
+        packing = begin_packing(folder) if may_be_int8 else None
+        if packing is not None:
             stack.callback(packing.close)
         from transformers import AutoConfig, AutoTokenizer
 
@@ -98,13 +102,18 @@ def load_model(
         window = int(getattr(config.get_text_config(), "max_position_embeddings", 4096))
         runner: Runner
         if _wants_int8(config, chosen, dtype):
-            model = load_int8_model(folder, config, on_progress, is_cancelled, packing)
-            runner = Int8Runner(model, window)
+            made = make_int8(folder, config, on_progress, is_cancelled)
+            if packing is None or packing.folder != made:
+                packing = Packing(made)
+                stack.callback(packing.close)
+            runner = Int8Runner(load_int8_model(folder, config, packing), window, packing)
+            if wait:
+                packing.is_done()
+            stack.pop_all()  # from here on the runner closes it
         else:
             from engine.eager import EagerRunner
 
-            model = _load_float(folder, config, chosen, _dtype(dtype, chosen))
-            runner = EagerRunner(model, window)
+            runner = EagerRunner(_load_float(folder, config, chosen, _dtype(dtype, chosen)), window)
         return LoadedModel(name, runner, chat, backend, _end_tokens(folder, config, tokenizer))
 
 

@@ -9,10 +9,11 @@ is torch's own FBGEMM kernel, whose cost grows slowly with the number of rows.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
+
+from engine.int8.unpacked import unpacked_product
 
 # torch deprecates tensors of quantised dtypes, but its kernels take no others.
 warnings.filterwarnings("ignore", r"torch\.quantize_per_tensor", UserWarning)
@@ -49,21 +50,46 @@ def scaled_rows(x: torch.Tensor) -> ScaledRows:
     return ScaledRows(x / scale, scale)
 
 
-class Int8Linear:
-    """`y = x W^T + b` with an int8 weight.
+class Weight:
+    """An int8 weight, which another thread may pack while products are asked for.
 
     Args:
-        packed: the weight, or parts of its rows, each of `pack`.
-        shape: of the whole weight, `(out, in)`.
-        bias: float32 `[out]`, or None.
+        int8: `[out, in]`; let go of once it is packed.
+        scale: float32 `[out]`; the weight stands for `int8 * scale[:, None]`.
     """
 
-    def __init__(
-        self, packed: Sequence[Any], shape: tuple[int, int], bias: torch.Tensor | None
-    ) -> None:
-        self.out_features, self.in_features = shape
+    def __init__(self, int8: torch.Tensor, scale: torch.Tensor) -> None:
+        self.out_features, self.in_features = int8.shape
+        self._unpacked: tuple[torch.Tensor, torch.Tensor] | None = (int8, scale)
+        self._packed: list[Any] = []
+
+    def pack(self) -> None:
+        """Bring the weight into the kernel's layout; done once."""
+        if self._unpacked is None:
+            return
+        int8, scale = self._unpacked
+        rows = rows_a_part(int8)
+        parts = zip(int8.split(rows), scale.split(rows), strict=True)
+        self._packed = [pack(*part) for part in parts]
+        self._unpacked = None
+
+    def product(self, x: torch.Tensor) -> torch.Tensor:
+        """Map float32 `[..., in]`, from -1 to 1, to `[..., out]`; the same packed or not."""
+        unpacked = self._unpacked  # read once: it may go at any moment
+        if unpacked is None:
+            parts = [_linear(x, 1.0 / GRID, ZERO_POINT, packed) for packed in self._packed]
+            return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+        int8, scale = unpacked
+        return unpacked_product(on_grid(x), int8, scale * torch.tensor(1.0 / GRID))
+
+
+class Int8Linear:
+    """`y = x W^T + b` with an int8 weight; the bias is float32 `[out]`, or None."""
+
+    def __init__(self, weight: Weight, bias: torch.Tensor | None) -> None:
+        self.out_features, self.in_features = weight.out_features, weight.in_features
+        self._weight = weight
         self._bias = bias
-        self._packed = tuple(packed)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """Map float32 `[..., in]` to `[..., out]`."""
@@ -71,10 +97,14 @@ class Int8Linear:
 
     def of(self, x: ScaledRows) -> torch.Tensor:
         """Map rows that are scaled already to `[..., out]`."""
-        parts = [_linear(x.rows, 1.0 / GRID, ZERO_POINT, packed) for packed in self._packed]
-        y = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
-        y.mul_(x.scale)
+        y = self._weight.product(x.rows).mul_(x.scale)
         return y if self._bias is None else y.add_(self._bias)
+
+
+def on_grid(x: torch.Tensor) -> torch.Tensor:
+    """Round float32 from -1 to 1 to whole numbers from -127 to 127, as the kernel does."""
+    rounded = torch.quantize_per_tensor(x, 1.0 / GRID, ZERO_POINT, torch.quint8)
+    return rounded.int_repr().float() - ZERO_POINT
 
 
 def quantise(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -37,7 +37,6 @@ from engine.int8.shapes import (
 )
 from engine.int8.weights import ensure_int8, read_shapes, read_tensors, ready_int8
 from engine.layers import has_common_shape
-from engine.memory import give_back_free_memory
 
 
 def can_run_int8(config: Any) -> bool:
@@ -51,36 +50,35 @@ def begin_packing(folder: Path) -> Packing | None:
     return None if made is None else Packing(made)
 
 
-def load_int8_model(
-    folder: Path,
-    config: Any,
-    on_progress: OnProgress,
-    is_cancelled: IsCancelled,
-    begun: Packing | None = None,
-) -> Int8Model:
+def load_int8_model(folder: Path, config: Any, packing: Packing) -> Int8Model:
     """Return the model in `folder` with int8 linears, on the CPU.
 
     Args:
         folder: Hugging Face layout with safetensors.
         config: its transformers config.
-        on_progress: told about the conversion, which is made once.
-        is_cancelled: asked during that.
-        begun: of `begin_packing`; closed by the caller.
+        packing: of its int8 weights; need not be done.
+
+    Raises:
+        EngineError: `unsupported_model` when the weights do not fit the config.
+    """
+    expected = expected_shapes(config)
+    _check_shapes(folder, expected)
+    weights = {name: weight_of(name, config) for name in linear_names(config)}
+    return _assemble(config, weights, packing, _floats(folder, expected, set(weights.values())))
+
+
+def make_int8(
+    folder: Path, config: Any, on_progress: OnProgress, is_cancelled: IsCancelled
+) -> Path:
+    """Return the folder of int8 weights of a model, made now where it is missing.
 
     Raises:
         EngineError: `disk_full`; `unsupported_model` when the weights do not fit the config.
         Cancelled: `is_cancelled` answered True.
     """
-    expected = expected_shapes(config)
-    _check_shapes(folder, expected)
-    weights = {name: weight_of(name, config) for name in linear_names(config)}
-    made = ensure_int8(folder, list(weights.values()), on_progress, is_cancelled)
-    packing = begun if begun is not None and begun.folder == made else Packing(made)
-    try:
-        return _assemble(config, weights, packing, _floats(folder, expected, set(weights.values())))
-    finally:
-        if packing is not begun:
-            packing.close()
+    _check_shapes(folder, expected_shapes(config))
+    names = [weight_of(name, config) for name in linear_names(config)]
+    return ensure_int8(folder, names, on_progress, is_cancelled)
 
 
 def _floats(
@@ -102,15 +100,12 @@ def _assemble(
     floats: Mapping[str, torch.Tensor],
 ) -> Int8Model:
     def linear(name: str) -> Int8Linear:
-        return Int8Linear(*packing.packed(weights[name]), floats.get(f"{name}.bias"))
+        return Int8Linear(packing.weight(weights[name]), floats.get(f"{name}.bias"))
 
     def norm(name: str) -> Norm:
         return Norm(floats[f"{name}.weight"], config.rms_norm_eps)
 
     def layer(number: int) -> Layer:
-        # Packing frees a block for each that it makes; without this the largest size of
-        # the process would be a gigabyte over what it needs.
-        give_back_free_memory()
         name = f"model.layers.{number}"
         attention = f"{name}.self_attn"
         normed = f"{attention}.q_norm.weight" in floats
@@ -137,7 +132,6 @@ def _assemble(
         norm(NORM),
     )
     head = linear(HEAD)
-    give_back_free_memory()
     linears = [head]
     for one in decoder.layers:
         attention, mlp = one.self_attn, one.mlp

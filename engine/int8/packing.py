@@ -1,30 +1,31 @@
 """Packs int8 weights on threads of their own.
 
 Packing for FBGEMM is most of the work of a load, and needs nothing but the weights. So it
-begins before transformers is imported, and both go on side by side.
+begins before transformers is imported and goes on beside all that follows; a pass that
+cannot wait runs on weights that are not packed yet (engine/int8/unpacked.py).
 """
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor
+import os
+import sys
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import torch
 
-from engine.int8.linear import pack, rows_a_part
+from engine.int8.linear import Weight
 from engine.int8.weights import SCALE, read_tensors
+from engine.memory import give_back_free_memory
 
-
-class _Tasks(NamedTuple):
-    """The parts of one weight, being packed; their rows and columns."""
-
-    parts: list[Future[Any]]
-    shape: tuple[int, int]
+NICENESS = 10
+"""Packing steps back where other work wants the core."""
 
 
 class Packing:
-    """The weights of one folder of int8 weights, packed or being packed.
+    """The weights of one folder, packed or being packed.
 
     Args:
         folder: as `ensure_int8` returns it.
@@ -32,33 +33,51 @@ class Packing:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._pool = ThreadPoolExecutor(torch.get_num_threads(), thread_name_prefix="pack")
-        self._tasks: dict[str, _Tasks] = {}
         tensors = dict(read_tensors(folder))
-        for name, weight in tensors.items():
-            scale = tensors.get(name + SCALE)
-            if scale is not None:
-                self._tasks[name] = self._submit(weight, scale)
+        self._weights = {
+            name: Weight(tensor, tensors[name + SCALE])
+            for name, tensor in tensors.items()
+            if name + SCALE in tensors
+        }
+        self._pool = ThreadPoolExecutor(torch.get_num_threads(), "pack", _step_back)
+        # The largest first, so that no core waits for the output layer at the end.
+        largest_first = sorted(
+            self._weights.values(), key=lambda weight: -weight.out_features * weight.in_features
+        )
+        self._tasks: list[Future[None]] = [
+            self._pool.submit(_pack, weight) for weight in largest_first
+        ]
 
-    def packed(self, name: str) -> tuple[list[Any], tuple[int, int]]:
-        """Wait for a weight; return its packed parts and its shape. Asked once for each.
+    def weight(self, name: str) -> Weight:
+        """Return a weight, which may be used at once.
 
         Raises:
             KeyError: there is no such weight.
         """
-        tasks = self._tasks.pop(name)
-        return [part.result() for part in tasks.parts], tasks.shape
+        return self._weights[name]
+
+    def is_done(self, timeout: float | None = None) -> bool:
+        """Wait at most `timeout` seconds, None for as long as it takes; raise what packing did."""
+        done, going_on = wait(self._tasks, timeout)
+        for task in done:
+            if not task.cancelled():
+                task.result()
+        self._tasks = list(going_on)
+        return not self._tasks
 
     def close(self) -> None:
-        """Drop what was not asked for."""
+        """Stop after the weights that are being packed now."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-        self._tasks.clear()
 
-    def _submit(self, weight: torch.Tensor, scale: torch.Tensor) -> _Tasks:
-        rows = rows_a_part(weight)
-        parts = zip(weight.split(rows), scale.split(rows), strict=True)
-        # A task holds the mapped weight only until it is packed, so that the files' pages
-        # are let go of as the packed form grows.
-        return _Tasks(
-            [self._pool.submit(pack, *part) for part in parts], (weight.shape[0], weight.shape[1])
-        )
+
+def _pack(weight: Weight) -> None:
+    weight.pack()
+    # Packing frees a block for each that it makes; without this the process would grow to
+    # a gigabyte more than it needs.
+    give_back_free_memory()
+
+
+def _step_back() -> None:
+    if sys.platform == "linux":  # elsewhere niceness belongs to whole processes
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from transformers import (
     AutoModelForCausalLM,
     Gemma2Config,
@@ -19,9 +20,8 @@ from transformers import (
 
 from engine.attention import BLOCK, row_invariant_attention
 from engine.core import Cancelled, EngineError
-from engine.int8.linear import Int8Linear, is_supported, pack, quantise
+from engine.int8.linear import Int8Linear, Weight, is_supported, quantise, scaled_rows
 from engine.int8.model import can_run_int8
-from engine.int8.packing import Packing
 from engine.int8.shapes import expected_shapes, linear_names
 from engine.int8.weights import ensure_int8, int8_folder
 from engine.kv_cache import GROWTH
@@ -46,11 +46,10 @@ def seeded(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
 
 
-def packed(weight: torch.Tensor, bias: torch.Tensor | None = None, rows: int = 0) -> Int8Linear:
-    int8, scale = quantise(weight)
-    rows = rows or len(weight)
-    parts = [pack(*part) for part in zip(int8.split(rows), scale.split(rows), strict=True)]
-    return Int8Linear(parts, (weight.shape[0], weight.shape[1]), bias)
+def linear_of(weight: torch.Tensor, bias: torch.Tensor | None = None) -> Int8Linear:
+    made = Weight(*quantise(weight))
+    made.pack()
+    return Int8Linear(made, bias)
 
 
 @pytest.mark.parametrize("bias", [None, 3.0])
@@ -58,12 +57,12 @@ def test_a_linear_is_close_to_its_float_form(bias) -> None:
     weight, x = seeded(96, 64), seeded(9, 64)
     offset = None if bias is None else torch.full((96,), bias)
     exact = torch.nn.functional.linear(x, weight, offset)
-    ours = packed(weight, offset)(x)
+    ours = linear_of(weight, offset)(x)
     assert (ours - exact).norm() / exact.norm() < 0.03
 
 
 def test_a_row_of_a_linear_does_not_depend_on_its_neighbours() -> None:
-    linear = packed(seeded(96, 64))
+    linear = linear_of(seeded(96, 64))
     x = seeded(33, 64)
     x[3] *= 1000.0
     x[5] = 0.0
@@ -226,27 +225,85 @@ def test_int8_on_an_architecture_without_it_is_refused_by_name(tmp_path, monkeyp
     assert load_model("tiny", folder, "cpu", None).runner.name == "eager"
 
 
-def test_a_layer_that_is_packed_in_parts_maps_the_same() -> None:
+def test_a_layer_that_is_packed_in_parts_maps_the_same(monkeypatch) -> None:
     weight, bias, x = seeded(100, 64), torch.arange(100.0), seeded(5, 64)
-    assert torch.equal(packed(weight, bias, rows=32)(x), packed(weight, bias)(x))
-
-
-def test_a_large_weight_is_packed_in_parts(tmp_path, monkeypatch) -> None:
+    whole = linear_of(weight, bias)(x)
     monkeypatch.setattr("engine.int8.linear.LARGE_ROWS", 64)
-    monkeypatch.setattr("engine.int8.linear.PART_ROWS", 48)
-    folder = save_tiny_model(tmp_path / "m")
-    packing = Packing(ensure_int8(folder, ["lm_head.weight"], lambda p: None, lambda: False))
-    rows = int(load_file(folder / "model.safetensors")["lm_head.weight"].shape[0])
-    parts, shape = packing.packed("lm_head.weight")
-    assert (len(parts), shape) == (-(-rows // 48), (rows, 64))
+    monkeypatch.setattr("engine.int8.linear.PART_ROWS", 32)
+    assert torch.equal(linear_of(weight, bias)(x), whole)
 
 
-def test_weights_that_nobody_asks_for_are_dropped(tmp_path) -> None:
+@pytest.mark.parametrize("rows", [1, 2, 9])
+@pytest.mark.parametrize(("out", "size"), [(40, 64), (700, 96), (33, 2048), (20, 5000)])
+def test_a_weight_gives_the_same_bits_before_and_after_it_is_packed(out, size, rows) -> None:
+    int8, scale = quantise(seeded(out, size))
+    # The largest sums there can be, and rows that lie between two numbers of the grid.
+    int8[0] = 64
+    x = scaled_rows(seeded(rows, size)).rows
+    x[0] = 1.0
+    x[-1, : size // 2] = (torch.arange(size // 2) % 127 + 0.5) / 127
+    weight = Weight(int8, scale)
+    before = weight.product(x)
+    weight.pack()
+    assert torch.equal(weight.product(x), before)
+
+
+def test_a_model_runs_on_weights_that_nobody_packs(tmp_path, monkeypatch) -> None:
     folder = save_tiny_model(tmp_path / "m")
-    packing = Packing(ensure_int8(folder, ["lm_head.weight"], lambda p: None, lambda: False))
-    packing.close()
-    with pytest.raises(KeyError):
-        packing.packed("lm_head.weight")
+    ids = list(range(10, 30))
+    packed = load_model("m", folder, "cpu", "int8").runner
+    expected = packed.verify(packed.new_cache(30), ids)
+
+    release = threading.Event()
+    pack = Weight.pack
+    monkeypatch.setattr(Weight, "pack", lambda weight: release.wait() and pack(weight))
+    runner = load_model("m", folder, "cpu", "int8", wait=False).runner
+    cache = runner.new_cache(30)
+    assert list(runner.prefill(cache, ids[:12]))[-1] == 12
+    first = runner.verify(cache, ids[12:15])
+    # A long prefill waits, and lets its caller stop it meanwhile.
+    waiting = runner.prefill(runner.new_cache(100), [1] * 65)
+    assert [next(waiting), next(waiting)] == [0.0, 0.0]
+    del waiting
+    release.set()
+    assert torch.equal(torch.cat([first, runner.verify(cache, ids[15:])]), expected[12:])
+
+
+def test_what_goes_wrong_while_packing_is_told_to_who_waits(tmp_path, monkeypatch) -> None:
+    def fail(weight: Weight) -> None:
+        raise MemoryError
+
+    folder = save_tiny_model(tmp_path / "m")
+    load_model("m", folder, "cpu", "int8")
+    monkeypatch.setattr(Weight, "pack", fail)
+    with pytest.raises(EngineError) as caught:
+        load_model("m", folder, "cpu", "int8")
+    assert caught.value.code == "out_of_memory"
+    runner = load_model("m", folder, "cpu", "int8", wait=False).runner
+    with pytest.raises(MemoryError):
+        list(runner.prefill(runner.new_cache(100), [1] * 65))
+
+
+def test_packing_ends_with_the_runner(tmp_path, monkeypatch) -> None:
+    folder = save_tiny_model(tmp_path / "m")
+    load_model("m", folder, "cpu", "int8")
+    began, release, packed = threading.Event(), threading.Event(), []
+
+    def pack(weight: Weight) -> None:
+        packed.append(weight)
+        began.set()
+        release.wait()
+
+    monkeypatch.setattr(Weight, "pack", pack)
+    loaded = load_model("m", folder, "cpu", "int8", wait=False)
+    threads = torch.get_num_threads()
+    pool = loaded.runner._packing._pool  # type: ignore[attr-defined]
+    began.wait()
+    del loaded
+    gc.collect()
+    release.set()
+    pool.shutdown(wait=True)
+    assert len(packed) <= threads
 
 
 @pytest.mark.parametrize(
