@@ -13,6 +13,10 @@ from engine.threads import limit_spinning
 DEFAULT_MODEL = "qwen2.5-coder-1.5b-instruct"
 
 PREFIX_VARIABLE = "REDRAFT_PREFIX_CACHE_MB"
+RUNNER_VARIABLE = "REDRAFT_RUNNER"
+
+RUNNERS = ("cpu-int8", "cuda-graphs", "eager", "plain")
+"""Here by name: their modules import torch. `tests/engine/test_choice.py` compares."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -25,6 +29,12 @@ def main(arguments: list[str] | None = None) -> int:
             prefix_budget = _megabytes(text)
         except argparse.ArgumentTypeError as error:
             parser.error(f"the environment variable {PREFIX_VARIABLE}: {error}")
+    runner = options.runner or os.environ.get(RUNNER_VARIABLE) or None
+    if runner not in (None, *RUNNERS):
+        parser.error(
+            f"the environment variable {RUNNER_VARIABLE}: {runner!r} is none of "
+            f"{', '.join(RUNNERS)}"
+        )
     limit_spinning()
     from engine.server.lifecycle import ServeOptions, run
     from engine.store.known import KNOWN_MODELS
@@ -33,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
         # Imports torch, so only in the process that serves, and on its worker thread.
         from engine.host import ModelHost
 
-        return ModelHost(options.device, options.dtype, options.model, prefix_budget)
+        return ModelHost(options.device, options.dtype, options.model, prefix_budget, runner)
 
     return run(
         make_generator,
@@ -53,8 +63,17 @@ def _parser() -> argparse.ArgumentParser:
         default=DEFAULT_MODEL,
         help="the model of requests that name none (default: %(default)s)",
     )
-    parser.add_argument("--device", help="cpu, cuda, cuda:1, ... (default: the best there is)")
+    parser.add_argument(
+        "--device",
+        help="cpu, cuda, cuda:1, ...; auto: spread over all GPUs (default: the best there is)",
+    )
     parser.add_argument("--dtype", help="how weights are held (default: what suits the device)")
+    parser.add_argument(
+        "--runner",
+        choices=RUNNERS,
+        help="how passes are run (default: the environment variable "
+        f"{RUNNER_VARIABLE}, else the fastest exact one)",
+    )
     parser.add_argument(
         "--idle-seconds",
         type=_seconds,

@@ -125,6 +125,16 @@ class TextDelta(NamedTuple):
     seconds: float = 0.0
 
 
+class RunnerState(NamedTuple):
+    """How the loaded model is run, for `/healthz`; the words are those of the statistics."""
+
+    runner: str
+    device: str
+    dtype: str
+    exact: bool
+    notice: str
+
+
 @dataclass(slots=True)
 class GenerationStats:
     """What an answer cost. `tokens` counts what the target emitted, end token included.

@@ -24,9 +24,18 @@ class GreedyDraftModel:
     Args:
         model: with the target's tokenizer.
         budget: bytes of KV caches kept for later sessions; see `PrefixCache`.
+
+    Raises:
+        EngineError: `draft_model_mismatch`: the model cannot take a refused token back.
     """
 
     def __init__(self, model: LoadedModel, budget: int | None = None) -> None:
+        if not model.runner.max_draft:
+            raise EngineError(
+                "draft_model_mismatch",
+                f"{model.name} cannot draft, because its state cannot be rolled back when a "
+                "draft is refused; take another draft model, or none.",
+            )
         self._runner = model.runner
         self._prefix = PrefixCache(model.runner, budget)
 

@@ -65,13 +65,14 @@ class EagerRunner:
         notice: a sentence for people, or "".
     """
 
+    name = "eager"
+
     def __init__(
         self, model: Any, max_context: int, exact_rows: int | None = None, notice: str = ""
     ) -> None:
         self._model = model.eval()
-        self._device = next(model.parameters()).device
+        self._device = layers.usable_device(next(model.parameters()))
         on_cpu = self._device.type == "cpu"
-        self.name = "eager"
         self.device = str(self._device)
         self.dtype = str(model.dtype).removeprefix("torch.")
         self.max_context = max_context

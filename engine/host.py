@@ -13,7 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.background import with_progress
-from engine.core import Event, GenerationRequest, IsCancelled, OnProgress, Progress
+from engine.core import (
+    Event,
+    GenerationRequest,
+    IsCancelled,
+    OnProgress,
+    Progress,
+    RunnerState,
+)
 from engine.cost_store import cost_of, keep
 from engine.draft_model import GreedyDraftModel, check_same_tokenizer
 from engine.generation import generate
@@ -33,7 +40,7 @@ class ModelHost:
     """The engine's inside; see `engine.core.Generator`.
 
     Args:
-        device, dtype: as in `load_model`.
+        device, dtype, runner: as in `load_model`.
         default_model: what a request means that names no model.
         prefix_budget: bytes of KV caches kept for later requests; see `PrefixCache`.
     """
@@ -44,9 +51,11 @@ class ModelHost:
         dtype: str | None,
         default_model: str,
         prefix_budget: int | None = None,
+        runner: str | None = None,
     ) -> None:
         self._device = device
         self._dtype = dtype
+        self._runner = runner
         self._default = default_model
         self._prefix_budget = prefix_budget
         self._target: LoadedModel | None = None
@@ -58,6 +67,15 @@ class ModelHost:
     def loaded_model(self) -> str | None:
         """Name of the target in memory, or None."""
         return self._target.name if self._target else None
+
+    @property
+    def running(self) -> RunnerState | None:
+        """How the target is run, or None; asked on any thread."""
+        target = self._target
+        if target is None:
+            return None
+        runner = target.runner
+        return RunnerState(runner.name, runner.device, runner.dtype, runner.exact, runner.notice)
 
     @property
     def kept(self) -> tuple[int, int]:
@@ -135,7 +153,14 @@ class ModelHost:
     ) -> Generator[Progress, None, LoadedModel]:
         def work(on_progress: OnProgress) -> LoadedModel:
             loaded = load_model(
-                name, folder, self._device, self._dtype, on_progress, is_cancelled, wait=False
+                name,
+                folder,
+                self._device,
+                self._dtype,
+                on_progress,
+                is_cancelled,
+                wait=False,
+                runner=self._runner if measured else None,
             )
             if not measured:
                 return loaded

@@ -49,7 +49,7 @@ def hidden_states(
     decoder = model.model
     # Not held over a yield: the mode belongs to the thread, not to this iterator.
     with torch.inference_mode():
-        ids = torch.tensor([list(tokens)], device=decoder.norm.weight.device)
+        ids = torch.tensor([list(tokens)], device=usable_device(decoder.norm.weight))
         hidden = decoder.embed_tokens(ids)
         positions = torch.arange(cache.length, cache.length + len(tokens), device=ids.device)
         rotation = decoder.rotary_emb(hidden, positions[None])
@@ -91,6 +91,15 @@ def prefill(
                 cache.rollback(0)
         done += len(part)
         yield done
+
+
+def usable_device(weight: torch.Tensor) -> torch.device:
+    """Return where to make a model's inputs, by one of its weights.
+
+    A weight that was moved out for want of memory is nowhere (`meta`) until it is needed;
+    the hooks that bring it back take inputs from anywhere.
+    """
+    return torch.device("cpu") if weight.device.type == "meta" else weight.device
 
 
 def chunks(tokens: Sequence[int], start: int, size: int) -> Iterator[Sequence[int]]:

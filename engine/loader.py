@@ -27,14 +27,19 @@ from engine.core import (
     never_cancelled,
 )
 from engine.cost import CostModel, even
+from engine.dtypes import choose_dtype
 from engine.int8.model import begin_packing, can_run_int8, load_int8_model, make_int8
 from engine.int8.packing import Packing
 from engine.int8.runner import Int8Runner
 from engine.layers import MODEL_TYPES
+from engine.placement import Placement, placed
 from engine.runner import Runner
 from engine.window import Acceptance
 
 log = logging.getLogger(__name__)
+
+INT8 = Int8Runner.name
+RUNNERS = (INT8, "cuda-graphs", "eager", "plain")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,31 +73,34 @@ def load_model(
     on_progress: OnProgress = ignore_progress,
     is_cancelled: IsCancelled = never_cancelled,
     wait: bool = True,
+    runner: str | None = None,
 ) -> LoadedModel:
     """Load the model in `folder`.
 
     Args:
         name: what to call it.
         folder: Hugging Face layout with safetensors.
-        device: `cpu`, `cuda`, `mps`, ...; None picks CUDA, then MPS, then the CPU.
+        device: `cpu`, `cuda`, `mps`, ...; None picks CUDA, then MPS, then the CPU; `auto`
+            spreads a model over all GPUs of this machine.
         dtype: `int8` (CPU only), `float32`, `bfloat16`, `float16`; None is int8 on a CPU
-            that can run it, float32 on another, bfloat16 elsewhere.
+            that can run it, else the fastest (engine/dtypes.py).
         on_progress: told about the conversion to int8, which is made once.
         is_cancelled: asked during that.
         wait: until the weights are packed; else the first passes are slower.
+        runner: one of `RUNNERS`; None picks the fastest that is exact.
 
     Raises:
         EngineError: `unsupported_model`, `out_of_memory`, `disk_full`, `invalid_request`.
         Cancelled: `is_cancelled` answered True.
     """
     _use_all_cores()
-    chosen = torch.device(device or best_device())
-    may_be_int8 = chosen.type == "cpu" and dtype in (None, "int8")
-    with _loading_errors(name, chosen), ExitStack() as stack:
-        # Before anything else, because it goes on beside the slow imports that follow.
-        packing = begin_packing(folder) if may_be_int8 else None
-        if packing is not None:
-            stack.callback(packing.close)
+    place = placed(device)
+    with _loading_errors(name, place.device), ExitStack() as stack:
+        packing = None
+        if place.device.type == "cpu" and _may_be_int8(dtype, runner):
+            # Before anything else, because it goes on beside the slow imports that follow.
+            packing = begin_packing(folder)
+            stack.callback(packing.close if packing else lambda: None)
         from transformers import AutoConfig, AutoTokenizer
 
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
@@ -100,21 +108,35 @@ def load_model(
         backend = _backend(name, tokenizer)
         chat = Chat(tokenizer)
         window = int(getattr(config.get_text_config(), "max_position_embeddings", 4096))
-        runner: Runner
-        if _wants_int8(config, chosen, dtype):
+        loaded: Runner
+        if _wants_int8(config, place.device, dtype, runner):
             made = make_int8(folder, config, on_progress, is_cancelled)
             if packing is None or packing.folder != made:
                 packing = Packing(made)
                 stack.callback(packing.close)
-            runner = Int8Runner(load_int8_model(folder, config, packing), window, packing)
+            loaded = Int8Runner(load_int8_model(folder, config, packing), window, packing)
             if wait:
                 packing.is_done()
             stack.pop_all()  # from here on the runner closes it
         else:
-            from engine.eager import EagerRunner
+            loaded = _float_runner(folder, config, place, dtype, runner, window)
+        ends = _end_tokens(folder, config, tokenizer)
+        return LoadedModel(name, loaded, chat, backend, ends)
 
-            runner = EagerRunner(_load_float(folder, config, chosen, _dtype(dtype, chosen)), window)
-        return LoadedModel(name, runner, chat, backend, _end_tokens(folder, config, tokenizer))
+
+def _float_runner(
+    folder: Path,
+    config: Any,
+    place: Placement,
+    dtype: str | None,
+    runner: str | None,
+    window: int,
+) -> Runner:
+    from engine.choice import runner_of
+
+    held = choose_dtype(dtype, config, place.device)
+    notice = held.notice if runner is None else ""
+    return runner_of(_load_float(folder, config, place, held.dtype), window, runner, notice)
 
 
 def _backend(name: str, tokenizer: Any) -> Any:
@@ -132,7 +154,7 @@ def _backend(name: str, tokenizer: Any) -> Any:
     return backend
 
 
-def _load_float(folder: Path, config: Any, device: torch.device, dtype: torch.dtype) -> Any:
+def _load_float(folder: Path, config: Any, place: Placement, dtype: torch.dtype) -> Any:
     from transformers import AutoModelForCausalLM
 
     loaded: Any = AutoModelForCausalLM.from_pretrained(
@@ -142,25 +164,41 @@ def _load_float(folder: Path, config: Any, device: torch.device, dtype: torch.dt
         use_safetensors=True,
         trust_remote_code=False,
         attn_implementation="sdpa",
+        device_map=place.device_map,
         output_loading_info=True,
     )
     model, report = loaded
     if missing := sorted(report["missing_keys"]):
         # transformers would fill them with random numbers.
         raise EngineError("unsupported_model", f"{folder} lacks the weights {missing[0]}.")
-    return model.to(device)
+    return model if place.device_map else model.to(place.device)
 
 
-def _wants_int8(config: Any, device: torch.device, dtype: str | None) -> bool:
-    if dtype not in (None, "int8"):
+def _may_be_int8(dtype: str | None, runner: str | None) -> bool:
+    return dtype in (None, "int8") and runner in (None, INT8)
+
+
+def _wants_int8(config: Any, device: torch.device, dtype: str | None, runner: str | None) -> bool:
+    if runner not in (None, *RUNNERS):
+        raise EngineError(
+            "invalid_request", f"There is no runner {runner!r}; choose one of {', '.join(RUNNERS)}."
+        )
+    asked = dtype == "int8" or runner == INT8
+    if not _may_be_int8(dtype, runner):
+        if asked:
+            raise EngineError(
+                "invalid_request",
+                f"The dtype {dtype} and the runner {runner} do not go together; "
+                "leave one of them out.",
+            )
         return False
     if device.type == "cpu" and can_run_int8(config):
         return True
-    if dtype == "int8":
+    if asked:
         raise EngineError(
             "invalid_request",
             f"int8 runs only on x86 CPUs and for the architectures {', '.join(MODEL_TYPES)}; "
-            "leave the dtype out to get what suits this machine.",
+            "leave the dtype and the runner out to get what suits this machine.",
         )
     return False
 
@@ -185,29 +223,9 @@ def _loading_errors(name: str, device: torch.device) -> Iterator[None]:
         ) from error
 
 
-def best_device() -> str:
-    """Return the fastest kind of device here."""
-    if torch.cuda.is_available():
-        return "cuda"
-    if torch.backends.mps.is_available():
-        return "mps"
-    return "cpu"
-
-
 def without_composing(normalizer: Any) -> Any:
     """Return a tokenizer's normaliser, or None where it is a Unicode composition."""
     return None if isinstance(normalizer, NFC | NFKC) else normalizer
-
-
-def _dtype(name: str | None, device: torch.device) -> torch.dtype:
-    if name is None:
-        return torch.float32 if device.type == "cpu" else torch.bfloat16
-    dtype = getattr(torch, name, None)
-    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-        raise EngineError(
-            "invalid_request", f"Unknown dtype {name!r}; use float32, bfloat16 or float16."
-        )
-    return dtype
 
 
 def _end_tokens(folder: Path, config: Any, tokenizer: Any) -> frozenset[int]:

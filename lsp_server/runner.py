@@ -159,6 +159,7 @@ def _settle(server: RedraftServer, running: Running, task: asyncio.Task[RewriteR
     job = running.job
     result = _result_of(job, task)
     job.result, job.stats, job.message = result, result.stats, result.message
+    _pass_on_notice(server, result)
     if result.status is not Status.OK:
         state = _STATE_BY_STATUS.get(result.status, JobState.FAILED)
         server.session.jobs.move(job, state, result.message)
@@ -176,6 +177,14 @@ def _settle(server: RedraftServer, running: Running, task: asyncio.Task[RewriteR
         server.spawn(_apply_and_finish(server, running))
     else:
         finish_running(server, running)
+
+
+def _pass_on_notice(server: RedraftServer, result: RewriteResult) -> None:
+    """Tell once, not at every rewrite, what is special about how the engine runs the model."""
+    notice = result.stats.get("notice")
+    if isinstance(notice, str) and notice and notice != server.session.told_notice:
+        server.session.told_notice = notice
+        server.tell(types.MessageType.Info, notice)
 
 
 def _result_of(job: Job, task: asyncio.Task[RewriteResult]) -> RewriteResult:

@@ -60,6 +60,7 @@ class Session:
         self.documents = Documents()
         self.jobs = JobTable()
         self.warming: asyncio.Task[bool] | None = None
+        self.told_notice = ""
         self._engine: EngineClient | None = None
 
     @property

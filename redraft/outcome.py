@@ -82,6 +82,8 @@ def finish(
     statistics = render.statistics_line(result.stats)
     if statistics:
         say(statistics)
+    if notice := result.stats.get("notice"):
+        say(str(notice))
     return exit_code_of_status(result.status)
 
 

@@ -166,6 +166,7 @@ class _Routes:
                 "version": engine_version(),
                 "pid": os.getpid(),
                 "model": state.model,
+                "running": state.running._asdict() if state.running else None,
                 "active": state.active,
                 "queued": state.queued,
                 "activity": progress_object(state.activity) if state.activity else None,

@@ -23,6 +23,7 @@ from engine.core import (
     GenerationRequest,
     Generator,
     Progress,
+    RunnerState,
     Tick,
 )
 from engine.memory import is_out_of_memory
@@ -43,6 +44,7 @@ class WorkerState(NamedTuple):
         active, queued: how many answers are being written, and wait.
         activity: what the first of the active ones does, or None.
         model: name of the loaded model, or None.
+        running: how it is run, or None.
         stopping: no further work is taken.
         idle_seconds: time since there was last something to do; 0 while there is.
         kept_sequences, kept_bytes: what the prefix cache holds.
@@ -54,6 +56,7 @@ class WorkerState(NamedTuple):
     model: str | None
     stopping: bool
     idle_seconds: float
+    running: RunnerState | None = None
     kept_sequences: int = 0
     kept_bytes: int = 0
 
@@ -139,6 +142,7 @@ class Worker:
                 queued=len(self._waiting),
                 activity=self._turns[0].activity if self._turns else None,
                 model=getattr(self._generator, "loaded_model", None),
+                running=getattr(self._generator, "running", None),
                 stopping=self._stopping,
                 idle_seconds=0.0 if busy else time.monotonic() - self._idle_since,
                 kept_sequences=sequences,

@@ -26,6 +26,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     parser.add_argument("--model", default=DEFAULT_MODEL, help="default: %(default)s")
     parser.add_argument("--device", help="cpu, cuda, cuda:1, ...")
     parser.add_argument("--dtype", help="how weights are held")
+    parser.add_argument("--runner", help="how passes are run; default: the fastest exact way")
     parser.add_argument(
         "--seconds", type=_seconds, default=20.0, metavar="N", help="time for measuring passes"
     )
@@ -92,7 +93,7 @@ def _examine(args: argparse.Namespace) -> Report:
     model = absolute_model(args.model) or DEFAULT_MODEL
     folder = resolve(model, hear, lambda: False)
     hear(Progress("loading", None, model))
-    loaded = load_model(model, folder, args.device, args.dtype, hear)
+    loaded = load_model(model, folder, args.device, args.dtype, hear, runner=args.runner)
     hear(Progress("measuring", None, f"for about {args.seconds:g} seconds"))
     return examine(loaded, load, args.seconds)
 

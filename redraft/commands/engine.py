@@ -29,6 +29,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     start.add_argument("--model", help="the model of requests that name none")
     start.add_argument("--device", help="cpu, cuda, cuda:1, ...")
     start.add_argument("--dtype", help="how weights are held")
+    start.add_argument("--runner", help="how passes are run: cpu-int8, cuda-graphs, eager, plain")
     start.add_argument(
         "--idle-seconds", metavar="N", help="stop after so long without a request; 0: never"
     )
@@ -73,6 +74,9 @@ def _sentence(health: Mapping[str, Any]) -> str:
     """What `/healthz` says, for people."""
     parts = [f"The engine {health.get('version')} runs as process {health.get('pid')}"]
     parts.append(f"model {health.get('model') or 'not loaded yet'}")
+    running = health.get("running")
+    if isinstance(running, dict):
+        parts[-1] += " on {runner}, {device}, {dtype}".format_map(running)
     activity = health.get("activity")
     if isinstance(activity, dict):
         fraction = activity.get("fraction")
@@ -83,12 +87,13 @@ def _sentence(health: Mapping[str, Any]) -> str:
         parts.append(str(health.get("status")))
     if health.get("queued"):
         parts.append(f"{health['queued']} waiting")
-    return ", ".join(parts) + "."
+    notice = running.get("notice") if isinstance(running, dict) else ""
+    return ", ".join(parts) + "." + (f"\n{notice}" if notice else "")
 
 
 def _engine_options(args: argparse.Namespace) -> list[str]:
     options: list[str] = []
-    for name in ("model", "device", "dtype", "idle_seconds"):
+    for name in ("model", "device", "dtype", "runner", "idle_seconds"):
         value = getattr(args, name)
         if name == "model":
             value = absolute_model(value)

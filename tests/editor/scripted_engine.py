@@ -62,6 +62,7 @@ class ScriptedEngine:
         self.path = str(folder / "engine.sock")
         self.requests: list[dict[str, Any]] = []
         self.disconnects = 0
+        self.stats: dict[str, Any] = dict(STATS)
         self._scripts: deque[tuple[Step, ...]] = deque()
         self._released = asyncio.Event()
         self._changed = asyncio.Condition()
@@ -200,7 +201,7 @@ class ScriptedEngine:
                 return
         await stream.send({"choices": [_choice({}, reason)]})
         usage = {"prompt_tokens": 20, "completion_tokens": 12, "total_tokens": 32}
-        await stream.send({"choices": [], "usage": usage, "redraft": {"stats": STATS}})
+        await stream.send({"choices": [], "usage": usage, "redraft": {"stats": self.stats}})
         await stream.end()
 
 

@@ -125,6 +125,13 @@ async def test_version_and_help_need_nothing_else() -> None:
     assert b"--symbol" in shown.out
 
 
+async def test_what_is_special_about_the_engine_is_said_last(engine, file) -> None:
+    engine.stats["notice"] = "mamba models run a token at a time."
+    engine.script(Text(ANSWER))
+    done = await rewrite(engine, file, *TOTAL, "--diff")
+    assert done.err.splitlines()[-1] == "mamba models run a token at a time."
+
+
 async def test_a_diff_is_printed_and_the_file_left_alone(engine, file) -> None:
     engine.script(Report("loading", 0.5), Text(ANSWER))
     done = await rewrite(engine, file, *TOTAL, "--diff")

@@ -34,6 +34,7 @@ from engine.core import (
     GenerationStats,
     IsCancelled,
     Progress,
+    RunnerState,
     TextDelta,
 )
 from engine.server.lifecycle import ServeOptions, run
@@ -51,6 +52,11 @@ class FakeGenerator:
 
     def __init__(self) -> None:
         self.loaded_model: str | None = None
+
+    @property
+    def running(self) -> RunnerState | None:
+        """How the model is run, once there is one."""
+        return RunnerState("fake", "cpu", "none", True, "") if self.loaded_model else None
 
     def close(self) -> None:
         """Nothing to close."""

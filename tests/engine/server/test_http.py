@@ -179,6 +179,13 @@ def test_health_says_what_the_engine_does(client, shared_engine):
         "version": health["version"],
         "pid": shared_engine.pid,
         "model": "fake-one",
+        "running": {
+            "runner": "fake",
+            "device": "cpu",
+            "dtype": "none",
+            "exact": True,
+            "notice": "",
+        },
         "active": 1,
         "queued": 0,
         "activity": {"phase": "prefill", "fraction": 0.5, "detail": "detail of prefill"},

@@ -308,6 +308,18 @@ async def test_hunks_come_at_most_twenty_times_a_second_and_the_last_one_always(
     assert editor.text == "\n".join(["def f():", *answer, ""])
 
 
+async def test_what_is_special_about_the_engine_is_said_once(
+    editor: Editor, engine: ScriptedEngine
+) -> None:
+    engine.stats["notice"] = "mamba models run a token at a time."
+    editor.open("a.py", SOURCE)
+    for _ in range(2):
+        engine.script(Text(ANSWER))
+        result = await editor.rewrite("rename size to surface", editor.find("size"))
+        await editor.reject(result["jobId"])
+    assert editor.told() == ["mamba models run a token at a time."]
+
+
 async def test_status_lists_the_engine_and_the_jobs(editor: Editor, engine: ScriptedEngine) -> None:
     engine.script(Report("prefill", 0.1), Hang(), Text(ANSWER))
     editor.open("a.py", SOURCE)
