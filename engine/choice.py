@@ -10,6 +10,7 @@ import torch
 
 from engine import layers
 from engine.core import EngineError
+from engine.cuda import runner as cuda
 from engine.eager import EagerRunner
 from engine.kv_cache import KVCache
 from engine.plain import PlainRunner
@@ -17,7 +18,7 @@ from engine.runner import Runner
 
 log = logging.getLogger(__name__)
 
-EAGER, PLAIN = EagerRunner.name, PlainRunner.name
+GRAPHS, EAGER, PLAIN = cuda.CudaGraphRunner.name, EagerRunner.name, PlainRunner.name
 
 BEGINNING, REFUSED, REST = (5, 6, 7, 8, 9), (10, 11, 12), (13, 14, 15)
 """Token ids of the trial; every vocabulary has them."""
@@ -33,10 +34,19 @@ def runner_of(model: Any, max_context: int, wanted: str | None, notice: str = ""
         notice: what to tell people beside what is found here.
 
     Raises:
-        EngineError: `unsupported_model`: not even plain decoding can run it.
+        EngineError: `unsupported_model`: not even plain decoding can run it;
+            `invalid_request`: the runner wanted cannot run it here.
     """
     if wanted == PLAIN:
         return _plain(model, max_context, notice)
+    if wanted in (None, GRAPHS) and cuda.can_run(model):
+        return cuda.CudaGraphRunner(model, max_context, notice=notice)
+    if wanted == GRAPHS:
+        raise EngineError(
+            "invalid_request",
+            f"The runner {GRAPHS} needs one NVIDIA GPU and one of the architectures "
+            f"{', '.join(layers.MODEL_TYPES)}; leave the runner out to get what suits this model.",
+        )
     eager = EagerRunner(model, max_context, notice=notice)
     if layers.has_common_shape(model.config) or can_roll_back(model, eager):
         return eager

@@ -85,9 +85,7 @@ class EagerRunner:
         self._exact_rows = exact_rows or (8 if on_cpu else 32)
         self.prefill_chunk = 64 if on_cpu else 512
         self.max_draft = self._exact_rows - 1 if self.exact else (16 if on_cpu else 64)
-        # transformers renamed the argument in 5.2x; the old name will go.
-        accepted = inspect.signature(model.forward).parameters
-        self._cache_argument = "cache" if "cache" in accepted else "past_key_values"
+        self._cache_argument = cache_argument(model)
         self._usual_attention = model.config._attn_implementation
         self._layers = model.config.get_text_config().num_hidden_layers
 
@@ -165,3 +163,10 @@ class EagerRunner:
         )
         cache.tokens.extend(tokens)
         return output.logits[0]
+
+
+def cache_argument(model: Any) -> str:
+    """Return the name under which a transformers model takes its cache."""
+    # transformers renamed the argument in 5.2x; the old name will go.
+    accepted = inspect.signature(model.forward).parameters
+    return "cache" if "cache" in accepted else "past_key_values"

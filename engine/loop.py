@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from drafters.core import NO_DRAFT, Draft, Drafter
 from engine.kv_cache import KVCache
-from engine.runner import Runner
+from engine.runner import GreedyRunner, Runner
 from engine.sampling import Sampling, accept
+from engine.sampling.accept import Verdict
 from engine.window import WindowPolicy
 
 
@@ -60,8 +61,7 @@ def verify_loop(
         context = cache.length
         draft = _next_draft(drafter, policy, limit - 1, context)
         started = time.perf_counter()
-        logits = runner.verify(cache, [last_token, *draft.tokens])
-        verdict = accept(logits, draft.tokens, cache.tokens[: context + 1], sampling)
+        verdict = _verified(runner, cache, [last_token, *draft.tokens], sampling)
         seconds = time.perf_counter() - started
         tokens, accepted, margins = verdict
         cache.rollback(len(draft.tokens) - accepted)
@@ -71,6 +71,14 @@ def verify_loop(
         policy.observe(draft, accepted, context, seconds)
         limit -= len(tokens)
         yield Pass(tokens, draft, accepted, margins)
+
+
+def _verified(runner: Runner, cache: KVCache, window: list[int], sampling: Sampling) -> Verdict:
+    """Run one window; on a device that can, compare there, so that no logits travel."""
+    if isinstance(runner, GreedyRunner) and sampling.is_greedy and not sampling.changes_logits:
+        return runner.verify_greedy(cache, window)
+    history = [*cache.tokens, window[0]]
+    return accept(runner.verify(cache, window), window[1:], history, sampling)
 
 
 def _next_draft(drafter: Drafter | None, policy: WindowPolicy, room: int, context: int) -> Draft:

@@ -9,11 +9,12 @@ engine/cuda); where the fixed shape costs speed, a sequence may be run without i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 
 from engine.kv_cache import KVCache
+from engine.sampling.accept import Verdict
 
 
 class Runner(Protocol):
@@ -62,4 +63,13 @@ class Runner(Protocol):
 
     def probe(self) -> Callable[[int, int], float]:
         """Return what times a pass of so many rows over so many tokens, in seconds."""
+        ...
+
+
+@runtime_checkable
+class GreedyRunner(Protocol):
+    """A runner that accepts greedily where the logits are, and brings back only the verdict."""
+
+    def verify_greedy(self, cache: KVCache, tokens: Sequence[int]) -> Verdict:
+        """Append the last token and a draft; the caller rolls back what was refused."""
         ...

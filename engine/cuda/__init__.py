@@ -1,0 +1,1 @@
+"""Passes as CUDA graphs: everything a pass needs is allocated once and replayed."""

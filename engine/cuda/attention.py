@@ -1,0 +1,70 @@
+"""Attention of a fixed shape, over all slots of a static KV cache up to a rung of a ladder.
+
+A captured pass cannot follow the length of its sequence: it reads every slot and masks
+those that a row must not see. So that neither the rung nor the masked slots change a bit
+of a row's result, the slots are taken in blocks of `BLOCK`, each a product of one shape,
+and the blocks are added in pairs, pairs of pairs, and so on: blocks that are masked add
+exact zeros, whether there are few or many of them. (Fixed splits, as He et al. 2025,
+"Defeating Nondeterminism in LLM Inference".)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+BLOCK = 256
+"""Slots a block; every rung of the context ladder is a multiple of it."""
+
+
+def static_attention(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor,
+    scaling: float | None = None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attention in transformers' interface, in float32 whatever the model's dtype is.
+
+    Args:
+        module: not used.
+        query: `[1, heads, rows, head_dim]`.
+        key: `[1, kv_heads, slots, head_dim]`, finite in every slot.
+        value: likewise.
+        attention_mask: bool `[rows, slots]`, True where a row sees a slot; each row sees one.
+        scaling: factor of the scores; 1 / sqrt(head_dim) where None.
+        kwargs: not used.
+
+    Returns:
+        `[1, rows, heads, head_dim]` and None.
+    """
+    _, heads, rows, size = query.shape
+    kv_heads, slots = key.shape[1], key.shape[2]
+    group, blocks = heads // kv_heads, slots // BLOCK
+    scale = size**-0.5 if scaling is None else scaling
+
+    # The heads that share a key stand together, beside their rows: [kv_heads, 1, group * rows].
+    q = (query[0].float() * scale).reshape(kv_heads, 1, group * rows, size)
+    k = key[0].float().view(kv_heads, blocks, BLOCK, size)
+    v = value[0].float().view(kv_heads, blocks, BLOCK, size)
+    hidden = ~attention_mask.view(rows, blocks, BLOCK).transpose(0, 1)
+
+    scores = torch.matmul(q, k.transpose(-1, -2)).view(kv_heads, blocks, group, rows, BLOCK)
+    scores.masked_fill_(hidden[None, :, None], float("-inf"))
+    weights = (scores - scores.amax(dim=(1, 4), keepdim=True)).exp_()
+    sums = added_in_pairs(weights.sum(dim=-1))
+    output = added_in_pairs(torch.matmul(weights.view(kv_heads, blocks, group * rows, BLOCK), v))
+    output = output.view(kv_heads * group, rows, size) / sums.view(heads, rows, 1)
+    return output.transpose(0, 1)[None].to(query.dtype), None
+
+
+def added_in_pairs(parts: torch.Tensor) -> torch.Tensor:
+    """Sum dimension 1 in pairs, pairs of pairs, ...; zeros behind the parts change no bit."""
+    while (count := parts.shape[1]) > 1:
+        whole = parts[:, 0 : count - 1 : 2] + parts[:, 1::2]
+        # A part without a partner goes on as if zeros were beside it.
+        parts = torch.cat((whole, parts[:, count - 1 :]), dim=1) if count % 2 else whole
+    return parts[:, 0]

@@ -1,0 +1,156 @@
+"""One pass of a fixed shape: so many rows over so many slots, with acceptance at its end.
+
+Everything in `run` works on tensors that stay where they are, so that it can be captured
+once and replayed: the rows' ids and the place of the first are written into buffers, and
+logits and verdict are read from buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import torch
+
+from engine.cuda.workspace import Workspace
+from engine.layers import Rotation
+from engine.sampling.accept import Verdict
+
+RunLayer = Callable[[Any, torch.Tensor, Rotation, "Slots", torch.Tensor], torch.Tensor]
+"""Maps hidden states through one layer, over slots and with a mask `[rows, slots]`."""
+
+
+class Slots(NamedTuple):
+    """Where a pass writes and what it reads; takes the place of a cache in a layer.
+
+    Attributes:
+        states: `[2, layers, kv_heads, slots, head_dim]`, the workspace up to the rung.
+        rows: int64 `[rows]`, the slot of each row.
+    """
+
+    states: torch.Tensor
+    rows: torch.Tensor
+
+    def update(
+        self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Write states `[1, kv_heads, rows, head_dim]`; return all slots of the layer."""
+        self.states[0, layer_idx].index_copy_(1, self.rows, keys[0])
+        self.states[1, layer_idx].index_copy_(1, self.rows, values[0])
+        return self.states[0, layer_idx][None], self.states[1, layer_idx][None]
+
+
+class Capture(Protocol):
+    """Turns work on static tensors into something that repeats it."""
+
+    def __call__(self, work: Callable[[], None]) -> Callable[[], None]:
+        """Run `work` at least once; return what repeats it."""
+        ...
+
+
+class StaticPass:
+    """A pass of `rows` rows over the first `slots` slots of a workspace.
+
+    Args:
+        model: a transformers causal LM of the common shape.
+        workspace: whose resident sequence the pass is of.
+        rows, slots: the shape.
+        run_layer: runs one of its layers.
+        capture: makes it repeatable.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        workspace: Workspace,
+        rows: int,
+        slots: int,
+        run_layer: RunLayer,
+        capture: Capture,
+    ) -> None:
+        device = workspace.states.device
+        self._model = model
+        self._states = workspace.states[:, :, :, :slots]
+        self._run_layer = run_layer
+        self._all_slots = torch.arange(slots, device=device)
+        self._rows = torch.arange(rows, device=device)
+        # One buffer, so that one copy brings everything in: start, number of rows, ids.
+        self._input = torch.zeros(rows + 2, dtype=torch.long, device=device)
+        pinned = device.type == "cuda"
+        self._input_here = torch.zeros(rows + 2, dtype=torch.long, pin_memory=pinned)
+        self._logits = torch.empty(0)
+        self._verdict = torch.empty(0)
+        self._verdict_here = torch.zeros(2 * rows + 1, dtype=torch.float64, pin_memory=pinned)
+        self._done = torch.cuda.Event() if device.type == "cuda" else None
+        self._repeat = capture(self._work)
+
+    def run(self, start: int, tokens: Sequence[int]) -> torch.Tensor:
+        """Run `tokens` at slots `start`, `start + 1`, ...; return a row of logits for each."""
+        self._begin(start, tokens)
+        return self._logits[: len(tokens)].clone()
+
+    def run_greedy(self, start: int, tokens: Sequence[int]) -> Verdict:
+        """Run the last token and a draft; return what greedy acceptance gives.
+
+        One copy brings the verdict here, and its arrival is all that is waited for.
+        """
+        self._begin(start, tokens)
+        self._verdict_here.copy_(self._verdict, non_blocking=True)
+        if self._done is not None:
+            self._done.record()
+            self._done.synchronize()
+        rows = len(self._rows)
+        accepted = int(self._verdict_here[0])
+        emitted = slice(1, accepted + 2)
+        margins = slice(1 + rows, accepted + 2 + rows)
+        return Verdict(
+            [int(token) for token in self._verdict_here[emitted].tolist()],
+            accepted,
+            self._verdict_here[margins].tolist(),
+        )
+
+    def _begin(self, start: int, tokens: Sequence[int]) -> None:
+        # The buffer here is free: the pass that read it last has been waited for by whoever
+        # used its result, or stands before this one's copy in the same stream.
+        if self._done is not None:
+            self._done.synchronize()
+        self._input_here[0], self._input_here[1] = start, len(tokens)
+        self._input_here[2 : 2 + len(tokens)] = torch.tensor(list(tokens))
+        self._input.copy_(self._input_here, non_blocking=True)
+        self._repeat()
+        if self._done is not None:
+            self._done.record()
+
+    def _work(self) -> None:
+        start, count, ids = self._input[0], self._input[1], self._input[2:]
+        decoder = self._model.model
+        with torch.inference_mode():
+            slots = Slots(self._states, start + self._rows)
+            hidden = decoder.embed_tokens(ids[None])
+            rotation = decoder.rotary_emb(hidden, slots.rows[None])
+            sees = self._all_slots <= slots.rows[:, None]
+            for layer in decoder.layers:
+                hidden = self._run_layer(layer, hidden, rotation, slots, sees)
+            logits = self._model.lm_head(decoder.norm(hidden))[0]
+            verdict = packed_verdict(logits, ids, count)
+        self._logits, self._verdict = logits, verdict
+
+
+def packed_verdict(logits: torch.Tensor, ids: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
+    """Return greedy acceptance as one vector of float64, which holds token ids exactly.
+
+    Args:
+        logits: `[rows, vocabulary]`.
+        ids: int64 `[rows]`: the last token, the draft, and filling.
+        count: how many of the rows are real.
+
+    Returns:
+        `[1 + 2 * rows]`: how many drafted tokens are accepted, the target's own token at
+        each row, and the distance of the two best logits there.
+    """
+    best, own = logits.float().topk(2, dim=-1)
+    rows = torch.arange(1, len(ids), device=ids.device)
+    right = (own[:-1, 0] == ids[1:]) & (rows < count)
+    accepted = right.long().cumprod(dim=0).sum()
+    margins = best[:, 0] - best[:, 1]
+    return torch.cat((accepted[None].double(), own[:, 0].double(), margins.double()))
