@@ -6,11 +6,11 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
 from engine.cost import CONTEXTS, CostModel, PassPoint, measure
+from engine.health_memory import DeviceMemory, device_memory, memory_advice, resident_bytes
 from engine.loader import LoadedModel
 
 COPIED_BYTES = 512 << 20
@@ -31,7 +31,9 @@ class Report:
         points: the measured staircase.
         weight_bytes: read by every pass.
         kv_bytes_a_token: keys and values of one token.
+        max_context: tokens of the model's window.
         resident_bytes: of this process with the model; 0 where it cannot be told.
+        memory: of the device, with the model loaded.
         copy_rate: bytes read and written by a plain copy.
         load: processes that wanted a core in the last minute, when the check began.
     """
@@ -47,7 +49,9 @@ class Report:
     points: tuple[PassPoint, ...]
     weight_bytes: int
     kv_bytes_a_token: int
+    max_context: int
     resident_bytes: int
+    memory: DeviceMemory
     copy_rate: float
     load: float
 
@@ -106,7 +110,9 @@ def examine(
         points=tuple(cost.points()),
         weight_bytes=runner.weight_bytes,
         kv_bytes_a_token=cache.bytes // capacity,
+        max_context=runner.max_context,
         resident_bytes=resident_bytes(),
+        memory=device_memory(runner.device),
         copy_rate=copy_rate(runner.device, copied_bytes),
         load=load,
     )
@@ -117,14 +123,6 @@ def copy_rate(device: str, size: int = COPIED_BYTES) -> float:
     source = torch.ones(size // 4, device=device)
     target = torch.empty_like(source)
     return 2 * size / min(_seconds(lambda: target.copy_(source), device) for _ in range(5))
-
-
-def resident_bytes() -> int:
-    """Return this process' resident memory; 0 where the system does not tell (not Linux)."""
-    statm = Path("/proc/self/statm")
-    if not statm.exists():
-        return 0
-    return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def advice(report: Report) -> list[str]:
@@ -148,6 +146,7 @@ def advice(report: Report) -> list[str]:
         said.append("Rows are dear on this device; int8 on an x86 CPU, or a GPU, would do better.")
     if report.device == "cpu" and report.dtype != "int8":
         said.append("The model does not run in int8 here, which is several times slower on a CPU.")
+    said += memory_advice(report.memory, report.kv_bytes_a_token, report.max_context, report.device)
     if not report.exact:
         said.append(
             "Drafts may change a token here where two tokens are nearly equally likely, because "

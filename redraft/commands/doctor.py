@@ -6,8 +6,10 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from redraft.commands.doctor_plot import CannotDraw, check, draw
 from redraft.exit_codes import ExitCode, exit_code_of_error
 from redraft.model_name import absolute_model
 
@@ -30,6 +32,9 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--seconds", type=_seconds, default=20.0, metavar="N", help="time for measuring passes"
     )
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help="draw the costs into a .png or .svg file"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -40,8 +45,10 @@ def run(args: argparse.Namespace) -> int:
 
     limit_spinning()
     try:
+        if args.plot is not None:
+            check(args.plot)
         report = _examine(args)
-    except EngineError as error:
+    except (EngineError, CannotDraw) as error:
         if args.json:
             print(json.dumps({"status": "failed", "code": error.code, "message": error.message}))
         else:
@@ -58,6 +65,12 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(_as_json(report)))
     else:
         _print(report)
+    if args.plot is not None:
+        try:
+            draw(report, args.plot)
+        except CannotDraw as error:  # the report stands all the same
+            print(f"redraft: {error.message}", file=sys.stderr)
+            return exit_code_of_error(error.code)
     return ExitCode.DONE
 
 
@@ -104,6 +117,7 @@ def _as_json(report: Report) -> dict[str, object]:
     return {
         **asdict(report),
         "points": [point._asdict() for point in report.points],
+        "memory": report.memory._asdict(),
         "plain_rate": report.plain_rate,
         "advice": advice(report),
     }
@@ -127,11 +141,24 @@ def _print(report: Report) -> None:
     say(f"a copy of memory reads and writes {report.copy_rate / 1e9:.1f} GB/s")
     share = report.plain_rate / report.copy_rate
     say(f"plain decoding reads weights at {report.plain_rate / 1e9:.1f} GB/s, {share:.0%} of it")
-    if report.resident_bytes:
-        say(f"memory of this process: {report.resident_bytes / 1e9:.2f} GB")
-    say(f"keys and values: {report.kv_bytes_a_token / 1024:.0f} KiB a token of context\n")
+    say(_memory(report) + "\n")
     for sentence in advice(report):
         say(sentence)
+
+
+def _memory(report: Report) -> str:
+    from engine.health_memory import DeviceMemory
+
+    parts = [
+        f"weights {report.weight_bytes / 1e9:.2f} GB",
+        f"keys and values {1000 * report.kv_bytes_a_token / 1e6:.1f} MB for 1,000 tokens",
+    ]
+    if report.resident_bytes:
+        parts.append(f"this process {report.resident_bytes / 1e9:.2f} GB")
+    if report.memory != DeviceMemory():
+        free, total = report.memory.free / 1e9, report.memory.total / 1e9
+        parts.append(f"free on {report.device} {free:.2f} of {total:.2f} GB")
+    return "memory: " + ", ".join(parts)
 
 
 def _staircase(report: Report) -> Table:
