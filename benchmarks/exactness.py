@@ -1,10 +1,12 @@
 """Drafts by an adversary, on the real model: they must not change a token.
 
-    python -m benchmarks.exactness [--model NAME] [--dtype D] [--items N] [--tokens N]
+    python -m benchmarks.exactness [--model NAME] [--dtype D] [--items N] [--part I/N]
+                                   [--tokens N]
 
 For N development edits, spread over the list, the target rewrites alone first; then drafts
 of random length, right, wrong and half right, are verified, and every token is compared.
-The exit code is 1 where one differs.
+`--part 2/4` takes the second quarter of them, for a run in pieces. The exit code is 1
+where one differs.
 """
 
 from __future__ import annotations
@@ -75,12 +77,25 @@ def prompt_of(target: LoadedModel, item: dict[str, Any], longest: int) -> list[i
     return target.chat.encode_prompt(request)[-longest:]
 
 
+def part(text: str) -> tuple[int, int]:
+    """Return I and N of `I/N`.
+
+    Raises:
+        ValueError: there is no such part.
+    """
+    index, parts = map(int, text.split("/"))
+    if not 1 <= index <= parts:
+        raise ValueError(f"{text} is no part")
+    return index, parts
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Compare item by item; print how many windows were tried and the smallest margin."""
     parser = argparse.ArgumentParser(description="Drafts must not change a token.")
     parser.add_argument("--model", default=MODEL)
     parser.add_argument("--dtype")
     parser.add_argument("--items", type=int, default=20)
+    parser.add_argument("--part", type=part, default=(1, 1), metavar="I/N")
     parser.add_argument("--tokens", type=int, default=48)
     parser.add_argument("--prompt-tokens", type=int, default=300)
     options = parser.parse_args(arguments)
@@ -88,25 +103,30 @@ def main(arguments: list[str] | None = None) -> int:
     folder = resolve(options.model, lambda progress: None, lambda: False)
     target = load_model(options.model, folder, None, options.dtype)
     items = edits()
-    chosen = items[:: max(len(items) // options.items, 1)][: options.items]
-    windows = different = 0
+    chosen = list(enumerate(items[:: max(len(items) // options.items, 1)][: options.items], 1))
+    index, parts = options.part
+    chosen = chosen[(index - 1) * len(chosen) // parts : index * len(chosen) // parts]
+    windows = drafted_tokens = different = 0
     margin = float("inf")
-    for number, item in enumerate(chosen, 1):
+    for number, item in chosen:
         prompt = prompt_of(target, item, options.prompt_tokens)
         plain = [t for p in passes(target, prompt, None, options.tokens) for t in p.tokens]
         adversary = Adversary(plain, target.runner.vocabulary, number)
         drafted: list[int] = []
         for step in passes(target, prompt, adversary, options.tokens):
             windows += 1
+            drafted_tokens += len(step.draft.tokens)
             margin = min(margin, *step.margins)
             drafted += step.tokens
         different += drafted != plain
         print(
-            f"{number} of {len(chosen)}: {'same' if drafted == plain else 'DIFFERENT'}", flush=True
+            f"{number} of {options.items}: {'same' if drafted == plain else 'DIFFERENT'}",
+            flush=True,
         )
     print(
         f"{target.runner.name} {target.runner.dtype}: {len(chosen) - different} of {len(chosen)} "
-        f"items the same over {windows} windows; smallest top-two margin {margin:.4f}"
+        f"items the same over {windows} windows with {drafted_tokens} drafted tokens; "
+        f"smallest top-two margin {margin:.4f}"
     )
     return 1 if different else 0
 
