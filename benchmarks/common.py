@@ -10,7 +10,9 @@ import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 MODEL = "qwen2.5-coder-1.5b-instruct"
 
@@ -58,6 +60,24 @@ def memory_of(process: int | str = "self") -> Memory:
         return Memory()
     kib = {line.split(":")[0]: line.split()[1] for line in lines if line.startswith("Vm")}
     return Memory(1024 * int(kib.get("VmRSS", 0)), 1024 * int(kib.get("VmHWM", 0)))
+
+
+def part(text: str) -> tuple[int, int]:
+    """Return I and N of `I/N`, the type of an option `--part`.
+
+    Raises:
+        ValueError: there is no such part.
+    """
+    index, parts = map(int, text.split("/"))
+    if not 1 <= index <= parts:
+        raise ValueError(f"{text} is no part")
+    return index, parts
+
+
+def part_of(items: Sequence[T], chosen: tuple[int, int]) -> Sequence[T]:
+    """Return part I of N of `items`; together the parts are all of them, each once."""
+    index, parts = chosen
+    return items[(index - 1) * len(items) // parts : index * len(items) // parts]
 
 
 def edits() -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from benchmarks.common import MODEL, edits, machine
+from benchmarks.common import MODEL, edits, machine, part, part_of
 from drafters.core import Draft, DraftContext
 from engine.core import GenerationRequest, Message
 from engine.loader import LoadedModel, load_model
@@ -77,18 +77,6 @@ def prompt_of(target: LoadedModel, item: dict[str, Any], longest: int) -> list[i
     return target.chat.encode_prompt(request)[-longest:]
 
 
-def part(text: str) -> tuple[int, int]:
-    """Return I and N of `I/N`.
-
-    Raises:
-        ValueError: there is no such part.
-    """
-    index, parts = map(int, text.split("/"))
-    if not 1 <= index <= parts:
-        raise ValueError(f"{text} is no part")
-    return index, parts
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Compare item by item; print how many windows were tried and the smallest margin."""
     parser = argparse.ArgumentParser(description="Drafts must not change a token.")
@@ -104,8 +92,7 @@ def main(arguments: list[str] | None = None) -> int:
     target = load_model(options.model, folder, None, options.dtype)
     items = edits()
     chosen = list(enumerate(items[:: max(len(items) // options.items, 1)][: options.items], 1))
-    index, parts = options.part
-    chosen = chosen[(index - 1) * len(chosen) // parts : index * len(chosen) // parts]
+    chosen = part_of(chosen, options.part)
     windows = drafted_tokens = different = 0
     margin = float("inf")
     for number, item in chosen:

@@ -1,19 +1,26 @@
 """Drafts where nothing can be copied must cost nothing beside plain decoding.
 
-    python -m benchmarks.never_slower [--model NAME] [--runs N] [--tokens N]
+    python -m benchmarks.never_slower [--model NAME] [--runs N] [--tokens N] [--part I/N]
+                                      [--check] [--json]
 
-Five prompts ask for new functions. Each is answered with drafts and without, in turn, by
-the engine's own code in this process; after a run with both that is not counted. Prints
-seconds of decoding a token, medians with spread, and the ratio; aim: at most 1.02.
+The prompts ask for new functions. Each is answered with drafts and without, beside each
+other in short stretches (benchmarks/side_by_side.py), by the engine's own code in this
+process. Prints for each prompt the median over the runs of seconds a token with drafts /
+without (aim: at most 1.02), with the ratio of the first run, when least was learnt, apart;
+and where the difference comes from: passes, rows, time in the drafters. `--check` makes
+the exit code 1 where a prompt's median is over the aim; where texts differ it always is.
+`--part 2/4` takes the second quarter of the prompts, for a run in pieces.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+from collections.abc import Sequence
 
-from benchmarks.common import MODEL, machine, spread
-from engine.core import Finished, GenerationRequest, Generator, Message, TextDelta, never_cancelled
+from benchmarks.common import MODEL, Report, part, part_of, spread, verdict
+from benchmarks.side_by_side import Answer, Pair, answer_both
+from engine.core import Generator
 
 PROMPTS = (
     "Write a Python function that returns the n-th prime number.",
@@ -21,66 +28,83 @@ PROMPTS = (
     "Write a JavaScript function that checks whether brackets are balanced.",
     "Write a Rust function that merges two sorted vectors.",
     "Write a C function that counts the set bits of an integer.",
+    "Write a Java method that finds the longest common prefix of some strings.",
+    "Write a TypeScript function that groups objects by a key.",
+    "Write a Python function that parses a date such as 2024-05-17.",
 )
 AIM = 1.02
 
 
-def answer(host: Generator, model: str, prompt: str, draft: bool, tokens: int) -> tuple[str, float]:
-    """Return the text and the seconds of decoding a token."""
-    request = GenerationRequest(model, (Message("user", prompt),), max_tokens=tokens, draft=draft)
-    text = ""
-    for event in host.generate(request, never_cancelled):
-        if isinstance(event, TextDelta):
-            text += event.text
-        elif isinstance(event, Finished):
-            return text, event.stats.decode_seconds / event.stats.tokens
-    raise RuntimeError("the generator ended without a Finished")
-
-
-def compare(
-    host: Generator, model: str, prompt: str, runs: int, tokens: int
-) -> tuple[list[float], list[float], bool]:
-    """Return seconds a token with drafts and without, of `runs` each, and whether texts agree."""
-    times: dict[bool, list[float]] = {True: [], False: []}
-    texts: set[str] = set()
-    for run in range(runs + 1):
-        # Who goes first changes, so that neither always has the warmer machine.
-        for draft in (True, False) if run % 2 else (False, True):
-            text, seconds = answer(host, model, prompt, draft, tokens)
-            texts.add(text)
-            if run:
-                times[draft].append(seconds)
-    return times[True], times[False], len(texts) == 1
-
-
 def main(arguments: list[str] | None = None, host: Generator | None = None) -> int:
-    """Print a line for each prompt and the whole; the exit code says whether texts agree."""
+    """Print a line for each prompt and the whole; return the exit code."""
     parser = argparse.ArgumentParser(description="Drafts where nothing can be copied.")
     parser.add_argument("--model", default=MODEL)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--part", type=part, default=(1, 1), metavar="I/N")
+    parser.add_argument("--check", action="store_true", help="exit code 1 where it is slower")
+    Report.add_option(parser)
     options = parser.parse_args(arguments)
     if host is None:
         from engine.host import ModelHost
 
         host = ModelHost(None, None, options.model)
-    print(machine(), flush=True)
-    ratios, same = [], True
-    for prompt in PROMPTS:
-        drafted, plain, equal = compare(host, options.model, prompt, options.runs, options.tokens)
-        ratios.append(statistics.median(drafted) / statistics.median(plain))
-        same &= equal
-        shown = [spread([1000 * s for s in times], " ms", 0) for times in (drafted, plain)]
-        print(
-            f"{prompt} {shown[0]} a token with drafts, {shown[1]} without: "
-            f"{ratios[-1]:.3f}{'' if equal else ', TEXTS DIFFER'}",
-            flush=True,
+    report = Report(options)
+    medians, same = [], True
+    for prompt in part_of(PROMPTS, options.part):
+        # The first one counts apart: it may load the model, and least is learnt then.
+        first, *pairs = (
+            answer_both(host, options.model, prompt, options.tokens, plain_first=bool(run % 2))
+            for run in range(options.runs + 1)
         )
-    print(
-        f"time with drafts / without, median of prompts: {statistics.median(ratios):.3f}, "
-        f"worst {max(ratios):.3f} (aim: at most {AIM}); texts equal: {'yes' if same else 'NO'}"
+        ratios = [pair.ratio for pair in pairs]
+        medians.append(statistics.median(ratios))
+        equal = len({answer.text for pair in (first, *pairs) for answer in pair}) == 1
+        same &= equal
+        report.say(
+            f"{prompt} {spread(ratios, digits=3)}, first run {first.ratio:.3f}"
+            f"{'' if equal else ', TEXTS DIFFER'}"
+        )
+        for line in explained(pairs):
+            report.say(f"  {line}")
+        report.figure(prompt, {"ratios": ratios, "first_ratio": first.ratio, "texts_equal": equal})
+    worst = max(medians)
+    report.say(
+        f"seconds a token with drafts / without: median of prompts {statistics.median(medians):.3f}"
+        f", worst {worst:.3f}; {verdict(worst <= AIM, f'at most {AIM}')}; "
+        f"texts equal: {'yes' if same else 'NO'}"
     )
-    return 0 if same else 1
+    report.figures({"medians": medians, "worst": worst, "aim": AIM, "texts_equal": same})
+    report.close()
+    return 1 if not same or (options.check and worst > AIM) else 0
+
+
+def explained(pairs: Sequence[Pair]) -> list[str]:
+    """Return where the time of both kinds goes, a line each."""
+    kinds = {
+        "with drafts": [pair.drafted for pair in pairs],
+        "without": [pair.plain for pair in pairs],
+    }
+    return [f"{name}: {_account(answers)}" for name, answers in kinds.items()]
+
+
+def _account(answers: Sequence[Answer]) -> str:
+    single = [p.seconds for answer in answers for p in answer.passes if p.rows == 1]
+    longer = [p for answer in answers for p in answer.passes if p.rows > 1]
+    stats = [answer.stats for answer in answers if answer.stats]
+    tokens = sum(one.tokens for one in stats)
+    drafters = sum(answer.drafter_seconds for answer in answers)
+    said = f"{tokens} tokens; {len(single)} passes of 1 row"
+    if single:
+        said += f", median {1000 * statistics.median(single):.1f} ms"
+    if longer:
+        seconds = statistics.median(p.seconds for p in longer)
+        said += (
+            f"; {len(longer)} of {sum(p.rows for p in longer) / len(longer):.1f} rows, "
+            f"median {1000 * seconds:.1f} ms, {sum(one.accepted for one in stats)} of "
+            f"{sum(one.drafted for one in stats)} drafted tokens accepted"
+        )
+    return f"{said}; drafters {1000 * drafters / tokens:.2f} ms a token"
 
 
 if __name__ == "__main__":

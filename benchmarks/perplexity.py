@@ -1,6 +1,6 @@
 """What int8 loses: perplexity beside float32 with the same unpacked weights.
 
-    python -m benchmarks.perplexity [--model NAME] [--files N] [--tokens N]
+    python -m benchmarks.perplexity [--model NAME] [--files N] [--tokens N] [--json]
 
 Reads the first tokens of N files of the development edits, spread over the list, through
 the engine's runners, one model after the other. Aim: within 4%.
@@ -11,11 +11,12 @@ from __future__ import annotations
 import argparse
 import gc
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 
-from benchmarks.common import MODEL, edits, machine
+from benchmarks.common import MODEL, Report, edits, verdict
 from engine.loader import LoadedModel, load_model
 from engine.runner import Runner
 from engine.store import resolve
@@ -50,7 +51,9 @@ def chosen_files(count: int) -> list[str]:
     return [item["before"] for item in items[::step][:count]]
 
 
-def read_files(name: str, runner: Runner, files: list[list[int]]) -> Reading:
+def read_files(
+    name: str, runner: Runner, files: list[list[int]], say: Callable[[str], None]
+) -> Reading:
     """Run every file through `runner` in windows; say how far it is."""
     loss, best = 0.0, []
     for number, tokens in enumerate(files, 1):
@@ -62,7 +65,7 @@ def read_files(name: str, runner: Runner, files: list[list[int]]) -> Reading:
             following = torch.tensor(tokens[start + 1 : start + 1 + len(window)])
             loss -= float(log_p.gather(1, following[:, None]).sum())
             best += log_p.argmax(dim=-1).tolist()
-        print(f"{name}: {number} of {len(files)} files", flush=True)
+        say(f"{name}: {number} of {len(files)} files")
     return Reading(loss, best)
 
 
@@ -72,26 +75,38 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--model", default=MODEL)
     parser.add_argument("--files", type=int, default=20)
     parser.add_argument("--tokens", type=int, default=300, help="of each file, at most")
+    Report.add_option(parser)
     options = parser.parse_args(arguments)
-    print(machine(), flush=True)
+    report = Report(options)
     folder = resolve(options.model, lambda progress: None, lambda: False)
 
     def read(dtype: str) -> Reading:
         model: LoadedModel = load_model(options.model, folder, "cpu", dtype)
         texts = chosen_files(options.files)
         files = [model.tokenizer.encode(text).ids[: options.tokens] for text in texts]
-        return read_files(dtype, model.runner, files)
+        return read_files(dtype, model.runner, files, report.say)
 
     ours = read("int8")
     gc.collect()
     plain = read("float32")
     ratio = ours.perplexity / plain.perplexity
     same = sum(a == b for a, b in zip(ours.best, plain.best, strict=True)) / len(plain.best)
-    print(
+    report.say(
         f"perplexity over {len(plain.best)} tokens of {options.files} files: "
-        f"int8 {ours.perplexity:.4f}, float32 {plain.perplexity:.4f}, "
-        f"ratio {ratio:.4f} (aim: at most {AIM}); best token the same at {same:.1%}"
+        f"int8 {ours.perplexity:.4f}, float32 {plain.perplexity:.4f}, ratio {ratio:.4f}; "
+        f"{verdict(ratio <= AIM, f'at most {AIM}')}; best token the same at {same:.1%}"
     )
+    report.figures(
+        {
+            "tokens": len(plain.best),
+            "int8_perplexity": ours.perplexity,
+            "float32_perplexity": plain.perplexity,
+            "ratio": ratio,
+            "aim": AIM,
+            "best_token_same": same,
+        }
+    )
+    report.close()
 
 
 if __name__ == "__main__":

@@ -1,37 +1,40 @@
-"""What a pass of the engine costs here, beside transformers' own float32 `generate`.
+"""What a pass of the engine costs here, beside transformers and llama.cpp, in one run.
 
-    python -m benchmarks.device [--model NAME] [--rounds N] [--tokens N] [--llama-bench PATH]
+    python -m benchmarks.device [--model NAME] [--dtype D] [--rounds N] [--tokens N]
+                                [--peers | --llama-bench PATH] [--json]
 
-In one run, in turn, medians with spread:
-plain decoding, a token a pass, beside `generate` with the same prompt and as many tokens
-(aim: at least 2.5 times as fast); passes of 1 to 32 rows over 512 tokens (aim: 16 rows at
-most 3 times 1 row); with llama.cpp's own `llama-bench`, where it is named, its prompt rate
-for 32 tokens on the same GGUF file (aim: passes of 32 rows are as fast). First of all
-the resident memory with the engine's model alone (aim: under 3 GB).
+Everything takes turns, in rounds whose order alternates, so that noise falls on all;
+medians with spread:
+- plain decoding, a token a pass, beside transformers' own float32 `generate` with the same
+  prompt, as many tokens and threads, in a process of its own (aim: 2.5 times as fast);
+- passes of 1 to 32 rows, from nothing and over 512 tokens (aim: 16 rows at most 3 times
+  1 row);
+- with llama.cpp's `llama-bench`, its prompt rate for 32 tokens on the same GGUF file, also
+  from nothing and over 512 tokens, with as many threads (aim: passes of 32 rows are as
+  fast). `--peers` builds it from a public package into the cache, `--llama-bench` names one.
+First of all the resident memory with the engine's model alone (aim: under 3 GB).
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
+import contextlib
 import statistics
-import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from benchmarks.common import MODEL, machine, spread
-from engine.loader import LoadedModel, load_model
-from engine.runner import Runner
+from benchmarks.common import MODEL, Report, memory_of, spread, verdict
+from benchmarks.device import llama_peer
+from benchmarks.device.passes import CONTEXTS, PROMPT, WINDOWS, Staircase, plain, tokens_of
+from benchmarks.device.transformers_peer import Generate
+from engine.loader import load_model
 from engine.store import path, resolve
 
-WINDOWS = (1, 2, 4, 8, 12, 16, 24, 32)
-CONTEXT = 512
-PROMPT = 128
+AIM_DECODING = 2.5
+AIM_ROWS = 3.0
+AIM_BYTES = 3e9
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -41,132 +44,119 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--dtype", help="of the engine's model (default: what it takes here)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=24)
-    parser.add_argument("--llama-bench", help="path of llama.cpp's llama-bench")
+    parser.add_argument("--llama-bench", type=Path, help="path of llama.cpp's llama-bench")
+    parser.add_argument("--peers", action="store_true", help="build llama-bench where missing")
+    Report.add_option(parser)
     options = parser.parse_args(arguments)
-    print(machine(), flush=True)
+    report = Report(options)
+    llama = options.llama_bench or (llama_peer.built(report.say) if options.peers else None)
     folder = resolve(options.model, lambda progress: None, lambda: False)
-    ours = load_model(options.model, folder, None, options.dtype)
-    runner = ours.runner
-    print(f"{runner.name}, {runner.dtype}, {torch.get_num_threads()} threads")
-    passes = staircase(runner, options.rounds)
-    print(f"resident memory: {resident() / 1e9:.2f} GB (aim: under 3)", flush=True)
-    print_staircase(passes)
-    if options.llama_bench:
-        compare_with_llama(options.llama_bench, path(options.model), passes, options.rounds)
-    compare_with_generate(ours, folder, options.rounds, options.tokens)
+    runner = load_model(options.model, folder, None, options.dtype).runner
+    threads = torch.get_num_threads()
+    report.say(f"{runner.name}, {runner.dtype}, {threads} threads")
+    staircase = Staircase(runner)
+    tell_memory(report)
 
-
-def staircase(runner: Runner, rounds: int) -> dict[int, list[float]]:
-    """Return the seconds of passes of each window over `CONTEXT` tokens, in rounds."""
-    cache = runner.new_cache(CONTEXT + max(WINDOWS))
-    for _ in runner.prefill(cache, tokens_of(CONTEXT, 1)):
-        pass
-    times: dict[int, list[float]] = {window: [] for window in WINDOWS}
-    for _ in range(rounds):
-        for window, seen in times.items():
-            tokens = tokens_of(window, 2)
-            seen.append(timed(lambda tokens=tokens: runner.verify(cache, tokens)))
-            cache.rollback(window)
-    return times
-
-
-def print_staircase(passes: dict[int, list[float]]) -> None:
-    """Print a line for each window, and the ratio that the aim is about."""
-    one = statistics.median(passes[1])
-    for window, times in passes.items():
-        middle = statistics.median(times)
-        print(
-            f"{window:>3} rows: {spread([1000 * t for t in times], ' ms', 0)} a pass, "
-            f"{window / middle:.1f} rows/s, {middle / one:.2f} of 1 row"
-        )
-    ratio = statistics.median(passes[16]) / one
-    print(f"16 rows / 1 row: {ratio:.2f} (aim: at most 3)", flush=True)
-
-
-def compare_with_generate(ours: LoadedModel, folder: Path, rounds: int, tokens: int) -> None:
-    """Decode plainly with the engine's runner and with transformers, in turn."""
-    from transformers import AutoModelForCausalLM
-
-    theirs: Any = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float32, use_safetensors=True, trust_remote_code=False
-    )
     prompt = tokens_of(PROMPT, 3)
-    mine, other = [], []
-    for round_ in range(rounds + 1):
-        pair = plain(ours.runner, prompt, tokens), generate(theirs, prompt, tokens)
-        if round_:  # the first is not counted
-            mine.append(tokens / pair[0])
-            other.append(tokens / pair[1])
-    ratio = statistics.median(mine) / statistics.median(other)
-    print(
-        f"plain decoding: {spread(mine)} tokens/s, transformers float32 generate "
-        f"{spread(other)}: {ratio:.2f} times (aim: at least 2.5)",
-        flush=True,
+    mine: list[float] = []
+    others: list[float] = []
+    rates: list[llama_peer.Rates] = []
+    with contextlib.ExitStack() as stack:
+        generate = stack.enter_context(Generate(folder, PROMPT, options.tokens))
+        generate.wait_until_loaded()
+        turns: list[Callable[[], None]] = [
+            staircase.round,
+            lambda: mine.append(options.tokens / plain(runner, prompt, options.tokens)),
+            lambda: others.append(options.tokens / generate.seconds()),
+        ]
+        if llama is not None:
+            gguf = path(options.model)
+            turns.insert(0, lambda: rates.append(llama_peer.run(llama, gguf, CONTEXTS, threads)))
+        for round_ in range(options.rounds):
+            for turn in turns if round_ % 2 == 0 else turns[::-1]:
+                turn()
+            report.say(f"round {round_ + 1} of {options.rounds}")
+    tell_decoding(report, mine, others)
+    tell_staircase(report, staircase.times)
+    if rates:
+        tell_llama(report, staircase.times, mine, rates)
+    report.close()
+
+
+def tell_memory(report: Report) -> None:
+    """Tell what this process holds with the engine's model alone."""
+    resident = memory_of().resident
+    if resident:
+        aim = verdict(resident < AIM_BYTES, f"under {AIM_BYTES / 1e9:g} GB")
+        report.say(f"resident memory: {resident / 1e9:.2f} GB; {aim}")
+    report.figure("resident_bytes", resident)
+
+
+def tell_decoding(report: Report, mine: list[float], others: list[float]) -> None:
+    """Tell both rates of plain decoding; the ratio is of neighbours in time."""
+    ratio = statistics.median(a / b for a, b in zip(mine, others, strict=True))
+    report.say(
+        f"plain decoding after {PROMPT} tokens: {spread(mine)} tokens/s, transformers float32 "
+        f"generate {spread(others)}: {ratio:.2f} times; "
+        + verdict(ratio >= AIM_DECODING, f"at least {AIM_DECODING:g}")
+    )
+    report.figures(
+        {"plain_rate": mine, "transformers_rate": others, "plain_over_transformers": ratio}
     )
 
 
-def plain(runner: Runner, prompt: list[int], tokens: int) -> float:
-    """Return the seconds of `tokens` greedy passes of one row; the prefill is not counted."""
-    cache = runner.new_cache(len(prompt) + tokens)
-    for _ in runner.prefill(cache, prompt[:-1]):
-        pass
-
-    def decode() -> None:
-        last = prompt[-1]
-        for _ in range(tokens):
-            last = int(runner.verify(cache, [last])[0].argmax())
-
-    return timed(decode)
-
-
-def generate(model: Any, prompt: list[int], tokens: int) -> float:
-    """Return the seconds that transformers takes for as many tokens, less those for one."""
-
-    def run(count: int) -> float:
-        ids = torch.tensor([prompt])
-        settings = {"do_sample": False, "min_new_tokens": count, "max_new_tokens": count}
-        return timed(lambda: model.generate(ids, attention_mask=torch.ones_like(ids), **settings))
-
-    one = run(1)
-    return run(tokens + 1) - one
+def tell_staircase(report: Report, times: dict[tuple[int, int], list[float]]) -> None:
+    """Tell every window over every context, and the ratio that the aim is about."""
+    for context in CONTEXTS:
+        one = times[context, 1]
+        for window in WINDOWS:
+            seen = times[context, window]
+            middle = statistics.median(seen)
+            report.say(
+                f"{window:>3} rows over {context} tokens: {spread([1000 * t for t in seen], ' ms')}"
+                f" a pass, {window / middle:.1f} rows/s, {_ratio(seen, one):.2f} of 1 row"
+            )
+            report.figure(f"pass_seconds_{window}_over_{context}", seen)
+        ratio = _ratio(times[context, 16], one)
+        aim = verdict(ratio <= AIM_ROWS, f"at most {AIM_ROWS:g}")
+        report.say(f"16 rows / 1 row over {context} tokens: {ratio:.2f}; {aim}")
+        report.figure(f"rows_16_over_1_over_{context}", ratio)
 
 
-def compare_with_llama(
-    program: str, gguf: Path, passes: dict[int, list[float]], rounds: int
+def tell_llama(
+    report: Report,
+    times: dict[tuple[int, int], list[float]],
+    mine: list[float],
+    rates: list[llama_peer.Rates],
 ) -> None:
-    """Print llama.cpp's rates for 32 tokens of a prompt and for single tokens."""
-    done = subprocess.run(
-        [program, "-m", str(gguf), "-p", "32", "-n", "16", "-r", str(rounds),
-         "-t", str(torch.get_num_threads()), "-o", "json"],
-        check=True, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    rates = {run["n_prompt"]: run["avg_ts"] for run in json.loads(done.stdout)}
-    ours = 32 / statistics.median(passes[32])
-    print(
-        f"32 rows: {ours:.1f} tokens/s, llama.cpp {rates[32]:.1f} for a prompt of 32 "
-        f"(aim: at least as many) and {rates[0]:.1f} token by token",
-        flush=True,
-    )
+    """Tell llama.cpp's rates beside ours over the same contexts."""
+    report.say(f"llama.cpp {rates[0].build}")
+    for context in CONTEXTS:
+        ours = [llama_peer.ROWS / seconds for seconds in times[context, llama_peer.ROWS]]
+        theirs = [rate.prompt[context] for rate in rates]
+        ratio = _ratio(ours, theirs)
+        report.say(
+            f"{llama_peer.ROWS} rows over {context} tokens: {spread(ours)} tokens/s, llama.cpp "
+            f"{spread(theirs)}: {ratio:.2f} times; " + verdict(ratio >= 1.0, "at least 1")
+        )
+        single = [rate.single[context] for rate in rates]
+        alone = [1.0 / seconds for seconds in times[context, 1]]
+        report.say(
+            f"  1 row over {context} tokens: {spread(alone)} tokens/s, llama.cpp token by token "
+            f"{spread(single)}: {_ratio(alone, single):.2f} times"
+        )
+        report.figures(
+            {
+                f"llama_prompt_rate_over_{context}": theirs,
+                f"llama_single_rate_over_{context}": single,
+                f"rows_32_over_llama_over_{context}": ratio,
+            }
+        )
 
 
-def tokens_of(count: int, seed: int) -> list[int]:
-    """Return `count` ids that every vocabulary has."""
-    return [(seed * 7919 + i * 104729) % 250 + 3 for i in range(count)]
-
-
-def timed(work: Callable[[], object]) -> float:
-    """Return the seconds that `work` takes."""
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
-
-
-def resident() -> int:
-    """Return this process' resident memory in bytes (Linux; 0 elsewhere)."""
-    statm = Path("/proc/self/statm")
-    if not statm.exists():
-        return 0
-    return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def _ratio(a: list[float], b: list[float]) -> float:
+    """Return the median of the ratios of what was measured in the same round."""
+    return statistics.median(x / y for x, y in zip(a, b, strict=True))
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ def draw(report: Report, file: Path) -> None:
     Raises:
         CannotDraw: the file cannot be written.
     """
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure  # pyright: ignore[reportMissingImports] - optional
 
     from engine.health_check import contexts_of
 

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import exactness, never_slower, perplexity
-from benchmarks.common import edits, machine, spread
-from benchmarks.device import __main__ as device
+from benchmarks import exactness, perplexity
+from benchmarks.common import edits, machine, part, part_of, spread
 from engine.eager import EagerRunner
-from engine.host import ModelHost
 from engine.int8.linear import is_supported
 from tests.tiny import save_tiny_model
 
@@ -42,6 +40,18 @@ def test_the_machine_is_named_without_its_name() -> None:
     assert platform.node() not in machine()
 
 
+@pytest.mark.parametrize("parts", [1, 2, 3, 7, 9])
+def test_the_parts_of_a_list_are_all_of_it_each_once(parts) -> None:
+    items = list(range(7))
+    assert [i for n in range(parts) for i in part_of(items, part(f"{n + 1}/{parts}"))] == items
+
+
+@pytest.mark.parametrize("text", ["0/2", "3/2", "1", "a/b"])
+def test_a_part_that_is_none_is_refused(text) -> None:
+    with pytest.raises(ValueError):
+        part(text)
+
+
 def test_edits_are_read_from_the_folder_that_is_named(own_edits) -> None:
     assert len(edits()) == 9
     own_edits.unlink()
@@ -54,23 +64,13 @@ def test_files_are_spread_over_the_list(own_edits) -> None:
     assert [text.split("(")[0] for text in (first, second, third)] == ["def f0", "def f3", "def f6"]
 
 
-def test_never_slower_compares_and_sees_that_texts_are_equal(tmp_path, capsys) -> None:
-    folder = str(save_tiny_model(tmp_path / "tiny"))
-    host = ModelHost("cpu", "float32", folder)
-    options = ["--model", folder, "--runs", "1", "--tokens", "12"]
-    assert never_slower.main(options, host) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2 + len(never_slower.PROMPTS)
-    assert lines[-1].endswith("texts equal: yes")
-
-
 @pytest.mark.skipif(not is_supported(), reason="this torch has no FBGEMM kernels")
 def test_perplexity_reads_the_files_with_both_models(own_edits, tmp_path, capsys) -> None:
     folder = str(save_tiny_model(tmp_path / "tiny", spread=0.02))
     perplexity.main(["--model", folder, "--files", "2", "--tokens", "50"])
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("perplexity over 98 tokens of 2 files: int8 ")
-    ratio = float(last.split("ratio ")[1].split()[0])
+    ratio = float(last.split("ratio ")[1].split(";")[0])
     assert 0.9 < ratio < 1.1
 
 
@@ -97,13 +97,3 @@ def test_exactness_sees_a_token_that_differs(own_edits, tmp_path, capsys, monkey
     options = ["--model", folder, "--items", "1", "--tokens", "30", "--dtype", "float32"]
     assert exactness.main(options) == 1
     assert "DIFFERENT" in capsys.readouterr().out
-
-
-def test_device_prints_every_comparison_with_its_aim(tmp_path, capsys, monkeypatch) -> None:
-    monkeypatch.setattr(device, "WINDOWS", (1, 4, 16))
-    folder = str(save_tiny_model(tmp_path / "tiny"))
-    device.main(["--model", folder, "--rounds", "2", "--tokens", "4", "--dtype", "float32"])
-    out = capsys.readouterr().out
-    for words in ("resident memory: ", " 16 rows: ", "16 rows / 1 row: ", "plain decoding: "):
-        assert words in out
-    assert out.count("(aim: ") == 3
