@@ -63,7 +63,9 @@ def draw(report: Report, file: Path) -> None:
     linear = [1000 * report.row_seconds * window for window in windows]
     cost.plot(windows, linear, "--", color="grey", linewidth=1, label="each row alone")
     cost.set_ylabel("milliseconds a pass")
-    rate.set_ylabel("rows a second: tokens a second where all drafts are right")
+    rate.set_ylabel("rows a second")
+    cost.set_title("what a pass costs", fontsize="medium")
+    rate.set_title("tokens a second where every draft is right", fontsize="medium")
     # The dear line must not flatten the others.
     cost.set_ylim(0, 1.15 * max(1000 * p.seconds for p in report.points))
     rate.set_ylim(bottom=0)
