@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --upgrade pip
 	$(BIN)/python -m pip install -c constraints.txt torch
-	$(BIN)/python -m pip install -c constraints.txt -e '.[engine,dev]'
+	$(BIN)/python -m pip install -c constraints.txt -e '.[engine,plot,dev]'
 	touch $@
 
 demo: $(STAMP)
