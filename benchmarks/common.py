@@ -62,6 +62,16 @@ def memory_of(process: int | str = "self") -> Memory:
     return Memory(1024 * int(kib.get("VmRSS", 0)), 1024 * int(kib.get("VmHWM", 0)))
 
 
+def cpu_seconds_of(process: int | str = "self") -> float:
+    """Return the seconds of cores that a process has used; 0 where the system does not tell."""
+    try:
+        # The name in brackets may hold anything, so what follows it is counted.
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def part(text: str) -> tuple[int, int]:
     """Return I and N of `I/N`, the type of an option `--part`.
 

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from benchmarks.common import MODEL, Memory, Report, memory_of, spread, verdict
+from benchmarks.common import MODEL, Memory, Report, cpu_seconds_of, memory_of, spread, verdict
 from engine.store import path, resolve
 
 AIM_SECONDS = 5.0
@@ -62,12 +62,14 @@ class Start(NamedTuple):
     Attributes:
         listening: seconds until the engine could be asked.
         seconds: until the answer of the first pass was there.
+        cpu_seconds: of cores used until then, which other work on the machine changes less.
         first: memory then.
         settled: memory when all weights were packed.
     """
 
     listening: float
     seconds: float
+    cpu_seconds: float
     first: Memory
     settled: Memory
 
@@ -122,9 +124,9 @@ def start(arguments: list[str], environment: Mapping[str, str] | None = None) ->
                 listening = time.perf_counter() - started
                 _ask(client, 1)
                 seconds = time.perf_counter() - started
-                first = memory_of(process.pid)
+                spent, first = cpu_seconds_of(process.pid), memory_of(process.pid)
                 _ask(client, MORE_TOKENS)
-                return Start(listening, seconds, first, memory_of(process.pid))
+                return Start(listening, seconds, spent, first, memory_of(process.pid))
         finally:
             process.terminate()
             process.wait(30)
@@ -197,7 +199,9 @@ def _tell(
         f"second start to first pass, {len(starts)} runs: {spread(seconds, ' s')}; "
         + verdict(middle < AIM_SECONDS, f"under {AIM_SECONDS:g} s")
     )
-    report.say(f"  of it until the engine listens: {spread([s.listening for s in starts], ' s')}")
+    listening = [one.listening for one in starts]
+    cpu = [one.cpu_seconds for one in starts]
+    report.say(f"  until it listens: {spread(listening, ' s')}; cores used: {spread(cpu, ' s')}")
     for name, times in baselines.items():
         what = f"{name}, {weight_bytes / 1e9:.2f} GB" if name == "read weights" else name
         ratio = middle / statistics.median(times)
@@ -216,7 +220,8 @@ def _tell(
     report.figures(
         {
             "start_seconds": seconds,
-            "listening_seconds": [one.listening for one in starts],
+            "listening_seconds": listening,
+            "cpu_seconds": cpu,
             "resident_bytes": settled,
             "resident_bytes_after_first_pass": [one.first.resident for one in starts],
             "peak_bytes": [one.settled.peak for one in starts],
