@@ -54,9 +54,9 @@ class Adversary:
 class WholeDrafts(WindowPolicy):
     """Verifies every draft whole: the adversary chooses the windows, not the cost model."""
 
-    def cut(self, draft: Draft, context: int) -> int:
-        """Return the draft's length."""
-        return len(draft.tokens)
+    def choose(self, draft: Draft, context: int) -> list[int]:
+        """Return all of it."""
+        return list(range(len(draft.tokens)))
 
 
 def passes(
@@ -102,7 +102,7 @@ def main(arguments: list[str] | None = None) -> int:
         drafted: list[int] = []
         for step in passes(target, prompt, adversary, options.tokens):
             windows += 1
-            drafted_tokens += len(step.draft.tokens)
+            drafted_tokens += len(step.verified)
             margin = min(margin, *step.margins)
             drafted += step.tokens
         different += drafted != plain

@@ -13,7 +13,7 @@ NO_TOKENS: tuple[int, ...] = ()
 
 
 class Draft(NamedTuple):
-    """A run of proposed tokens.
+    """Proposed tokens: a chain, or a tree whose main chain comes first.
 
     Attributes:
         tokens: the proposed token ids, at most as many as were asked for; empty
@@ -22,15 +22,30 @@ class Draft(NamedTuple):
         confidence: the drafter's guess, from 0 to 1, that its first token is right.
         source_index: index in `DraftContext.source` of the first drafted token,
             where the draft is a verbatim copy of the source, else None.
+        parents: for each token the index of the token that it follows, -1 for the last
+            emitted one; always less than its own index. Empty means a plain chain.
     """
 
     tokens: Sequence[int]
     origin: str
     confidence: float = 0.0
     source_index: int | None = None
+    parents: Sequence[int] = ()
 
 
 NO_DRAFT = Draft(NO_TOKENS, "none")
+
+
+def chain(draft: Draft) -> Draft:
+    """Return the draft's main chain, for a target that verifies no trees."""
+    length = 0
+    for parent in draft.parents:
+        if parent != length - 1:
+            break
+        length += 1
+    else:
+        return draft._replace(parents=()) if draft.parents else draft
+    return draft._replace(tokens=draft.tokens[:length], parents=())
 
 
 @dataclass(frozen=True, slots=True)

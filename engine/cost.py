@@ -18,6 +18,12 @@ CONTEXTS = (64, 512, 2048)
 LEARNING = 0.1
 """Share of a pass's own time in the running correction of its window size."""
 
+BRANCH_FADING = 0.01
+"""Share of the cost of side branches that is forgotten in a pass without any."""
+
+MOST_BRANCH = 0.5
+"""A side branch is never taken to add more than this share of a pass."""
+
 LIMITS = (0.5, 2.0)
 """A single pass that took less or more than this, of what was expected, counts as this."""
 
@@ -46,6 +52,10 @@ class CostModel:
 
     Args:
         points: measured, at least one; the same windows for every context.
+
+    Attributes:
+        branch: what each side branch of a token tree adds to a pass of as many rows, as a
+            share of its seconds; learnt from the passes that run, 0 before the first.
     """
 
     def __init__(self, points: Iterable[PassPoint]) -> None:
@@ -64,6 +74,7 @@ class CostModel:
             below = [max(pair) for pair in zip(row, below, strict=True)]
             self._rows.append(below)
         self._factors = [1.0] * len(self._windows)
+        self.branch = 0.0
 
     def seconds(self, window: int, context: int) -> float:
         """Return what a pass of `window` rows over `context` tokens takes."""
@@ -81,12 +92,18 @@ class CostModel:
         at_windows = list(corrected)
         return [_line(self._windows, at_windows, window) for window in range(1, longest + 1)]
 
-    def observe(self, window: int, context: int, seconds: float) -> None:
-        """Learn from a pass that ran."""
+    def observe(self, window: int, context: int, seconds: float, branches: int = 0) -> None:
+        """Learn from a pass that ran, of a tree with so many side branches."""
         expected = self.seconds(window, context)
         if expected <= 0.0 or seconds <= 0.0:
             return
         ratio = min(max(seconds / expected, LIMITS[0]), LIMITS[1])
+        if branches:
+            self.branch += LEARNING * ((ratio - 1.0) / branches - self.branch)
+            self.branch = min(max(self.branch, 0.0), MOST_BRANCH)
+            return
+        # Other passes make it fade, so that branches are tried again.
+        self.branch *= 1.0 - BRANCH_FADING
         step = 1.0 + LEARNING * (ratio - 1.0)
         # Both windows that the pass stands between, each by how near it is.
         low, share = _place(self._windows, window)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from engine import layers
 from engine.attention import row_invariant_attention
 from engine.kv_cache import KVCache, SlotLayer
 from engine.probe import LayerProbe, PassProbe
+from engine.tree import Tree, tree_of
 
 ROW_INVARIANT = "redraft_row_invariant"
 
@@ -80,7 +82,7 @@ class EagerRunner:
         self.weight_bytes = sum(m.weight.nbytes for m in linears)
         self.vocabulary = model.config.get_text_config().vocab_size
         self.notice = notice
-        self.exact = layers.has_common_shape(model.config)
+        self.exact = self.trees = layers.has_common_shape(model.config)
         # On a CPU every row of a pass costs time; a GPU reads the weights once for many.
         self._exact_rows = exact_rows or (8 if on_cpu else 32)
         self.prefill_chunk = 64 if on_cpu else 512
@@ -107,10 +109,15 @@ class EagerRunner:
             done += len(chunk)
             yield done
 
-    def verify(self, cache: KVCache, tokens: Sequence[int]) -> torch.Tensor:
+    def verify(
+        self, cache: KVCache, tokens: Sequence[int], parents: Sequence[int] = ()
+    ) -> torch.Tensor:
         """Append `tokens`; return one row of logits for each."""
+        tree = tree_of(parents)
         if not cache.exact:
-            return self._forward(cache, tokens, logits_to_keep=0)
+            return self._forward(cache, tokens, 0, tree)
+        if tree is not None:
+            return self._exact_pass(cache, tokens, tree)
         parts = [
             self._exact_pass(cache, tokens[i : i + self._exact_rows])
             for i in range(0, len(tokens), self._exact_rows)
@@ -118,11 +125,18 @@ class EagerRunner:
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     @torch.inference_mode()
-    def _exact_pass(self, cache: KVCache, tokens: Sequence[int]) -> torch.Tensor:
+    def _exact_pass(
+        self, cache: KVCache, tokens: Sequence[int], tree: Tree | None = None
+    ) -> torch.Tensor:
         filling = self._exact_rows - len(tokens)
-        hidden = layers.last_hidden_states(
-            self._model, cache, [*tokens, *[PADDING] * filling], self._run_layer
-        )
+        if filling < 0:
+            raise ValueError(f"a tree of {len(tokens)} rows, where {self._exact_rows} is the most")
+        run_layer = self._run_layer
+        if tree is not None:
+            tree = tree.widened(self._exact_rows)
+            run_layer = partial(run_layer, tree=tree)
+        filled = [*tokens, *[PADDING] * filling]
+        hidden = layers.last_hidden_states(self._model, cache, filled, run_layer, tree)
         cache.rollback(filling)
         return self._head(hidden)[: len(tokens)]
 
@@ -138,7 +152,12 @@ class EagerRunner:
         return self._model.lm_head(self._model.model.norm(hidden))[0]
 
     def _run_layer(
-        self, layer: Any, hidden: torch.Tensor, rotation: layers.Rotation, cache: KVCache
+        self,
+        layer: Any,
+        hidden: torch.Tensor,
+        rotation: layers.Rotation,
+        cache: KVCache,
+        tree: Tree | None = None,
     ) -> torch.Tensor:
         self._model.config._attn_implementation = ROW_INVARIANT
         return layer(
@@ -146,23 +165,45 @@ class EagerRunner:
             attention_mask=None,
             position_embeddings=rotation,
             use_cache=True,
+            tree=tree,
             **{self._cache_argument: cache},
         )
 
     @torch.inference_mode()
-    def _forward(self, cache: KVCache, tokens: Sequence[int], logits_to_keep: int) -> torch.Tensor:
+    def _forward(
+        self,
+        cache: KVCache,
+        tokens: Sequence[int],
+        logits_to_keep: int,
+        tree: Tree | None = None,
+    ) -> torch.Tensor:
         self._model.config._attn_implementation = self._usual_attention
         ids = torch.tensor([list(tokens)], device=self._device)
-        positions = torch.arange(cache.length, cache.length + len(tokens), device=ids.device)
+        positions = layers.positions_of(len(tokens), cache.length, tree).to(ids.device)
         output = self._model(
             input_ids=ids,
             position_ids=positions[None],
+            attention_mask=None if tree is None else self._mask(cache.length, tree),
             use_cache=True,
             logits_to_keep=logits_to_keep,
             **{self._cache_argument: cache},
         )
         cache.tokens.extend(tokens)
         return output.logits[0]
+
+    def _mask(self, before: int, tree: Tree) -> torch.Tensor:
+        """Return what is added to the scores, so that each row of a tree sees its path only.
+
+        `[1, 1, rows, before + rows]`, as transformers' models take it.
+        """
+        paths = tree.paths
+        seen = torch.zeros(len(paths), before + len(paths), dtype=torch.bool)
+        seen[:, :before] = True
+        for row, path in enumerate(paths):
+            seen[row, [before + place for place in path]] = True
+        mask = torch.zeros(seen.shape, dtype=self._model.dtype)
+        mask = mask.masked_fill(~seen, torch.finfo(mask.dtype).min)
+        return mask[None, None].to(self._device)
 
 
 def cache_argument(model: Any) -> str:

@@ -14,6 +14,7 @@ from drafters.core import DraftContext, Drafter
 from drafters.model import ModelDrafter
 from drafters.ngram import NgramDrafter
 from drafters.source import SourceDrafter
+from engine.chances import BRANCH
 from engine.chat import SourceTokens
 from engine.core import (
     Cancelled,
@@ -34,6 +35,7 @@ from engine.memory import is_out_of_memory
 from engine.prefix import PrefixCache
 from engine.sampling.settings import COUPLED, sampling_of
 from engine.text_stream import TextStream
+from engine.tree import main_length
 from engine.window import WindowPolicy
 
 T = TypeVar("T")
@@ -233,27 +235,32 @@ def _feed(
     Tokens after the end are not counted: how far a draft ran past it must not show.
     """
     stats.passes += 1
-    origin = step.draft.origin
-    if step.draft.tokens:
-        stats.drafted += len(step.draft.tokens)
-        stats.drafted_by_origin[origin] = stats.drafted_by_origin.get(origin, 0) + len(
-            step.draft.tokens
-        )
+    main = main_length(step.draft)
+    for node in step.verified:
+        stats.drafted += 1
+        _count(stats.drafted_by_origin, step.draft.origin if node < main else BRANCH)
     reason = None
     for index, token in enumerate(step.tokens):
         stats.tokens += 1
         margin = step.margins[index]
         if stats.smallest_margin is None or margin < stats.smallest_margin:
             stats.smallest_margin = margin
-        if index < step.accepted:
+        node = step.path[index] if index < len(step.path) else None
+        # What the draft says of its source is true of its main chain only.
+        on_main = node is not None and node < main
+        if node is not None:
             stats.accepted += 1
-            stats.accepted_by_origin[origin] = stats.accepted_by_origin.get(origin, 0) + 1
+            _count(stats.accepted_by_origin, step.draft.origin if on_main else BRANCH)
         if token in end_tokens:
             return "stop"
-        copied = step.draft.source_index is not None and index < step.accepted
+        copied = on_main and step.draft.source_index is not None
         text.feed(token, (step.draft.source_index or 0) + index if copied else None)
         if text.stopped:
             return "stop"
         if stats.tokens >= limit:
             return "length"
     return reason
+
+
+def _count(counts: dict[str, int], origin: str) -> None:
+    counts[origin] = counts.get(origin, 0) + 1

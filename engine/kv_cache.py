@@ -8,6 +8,8 @@ run on the subclasses in engine/eager.py.)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -73,6 +75,15 @@ class SlotLayer:
         if rounded_up(self.length) < self.capacity:
             self._resize(self.length)
 
+    @torch.inference_mode()  # as the passes were that wrote them
+    def move(self, slots: Sequence[int], start: int) -> None:
+        """Copy what stands in `slots` to the slots from `start` on."""
+        if not self.is_initialized:
+            return
+        for states in (self.keys, self.values):
+            assert states is not None
+            states[:, :, start : start + len(slots)] = states[:, :, list(slots)]
+
     def copy_prefix(self, length: int, capacity: int) -> SlotLayer:
         """Return a layer of its own with the first `length` tokens and room for `capacity`."""
         copy = type(self)(rounded_up(max(length, capacity)))
@@ -135,6 +146,28 @@ class KVCache:
         del self.tokens[self.length - count :]
         for layer in self.layers:
             layer.length = len(self.tokens)
+
+    def keep(self, path: Sequence[int], start: int) -> None:
+        """Of what was appended from slot `start` on keep one path; drop the rest.
+
+        Only rows that stand elsewhere than they belong are moved, so none is where the
+        path is a beginning of what was appended.
+
+        Args:
+            path: what was appended, counted from `start`, in rising order.
+            start: tokens held before.
+        """
+        if not all(a < b for a, b in pairwise([-1, *path, self.length - start])):
+            raise ValueError(f"cannot keep {list(path)} of {self.length - start} tokens")
+        same = 0
+        while same < len(path) and path[same] == same:
+            same += 1
+        moved = [start + row for row in path[same:]]
+        if moved:
+            for layer in self.layers:
+                layer.move(moved, start + same)
+            self.tokens[start + same : start + len(path)] = [self.tokens[slot] for slot in moved]
+        self.rollback(self.length - start - len(path))
 
     @property
     def bytes(self) -> int:

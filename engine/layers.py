@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from engine.kv_cache import KVCache
+from engine.tree import Tree
 
 Rotation = tuple[torch.Tensor, torch.Tensor]
 """Cosines and sines of the rotary embedding, each `[1, rows, head_dim]`."""
@@ -39,9 +40,15 @@ def has_common_shape(config: Any) -> bool:
 
 
 def hidden_states(
-    model: Any, cache: KVCache, tokens: Sequence[int], run_layer: RunLayer
+    model: Any,
+    cache: KVCache,
+    tokens: Sequence[int],
+    run_layer: RunLayer,
+    tree: Tree | None = None,
 ) -> Iterator[torch.Tensor]:
     """Run `tokens` behind what the cache holds; yield the hidden states after each layer.
+
+    With `tree` each stands at its depth; that `run_layer` knows of it too is the caller's care.
 
     `cache.tokens` is left to the caller. Where the iterator is dropped half way, some
     layers hold more than others, and `cache.rollback(0)` brings them back in step.
@@ -51,7 +58,7 @@ def hidden_states(
     with torch.inference_mode():
         ids = torch.tensor([list(tokens)], device=usable_device(decoder.norm.weight))
         hidden = decoder.embed_tokens(ids)
-        positions = torch.arange(cache.length, cache.length + len(tokens), device=ids.device)
+        positions = positions_of(len(tokens), cache.length, tree).to(ids.device)
         rotation = decoder.rotary_emb(hidden, positions[None])
     for layer in decoder.layers:
         with torch.inference_mode():
@@ -60,12 +67,23 @@ def hidden_states(
 
 
 def last_hidden_states(
-    model: Any, cache: KVCache, tokens: Sequence[int], run_layer: RunLayer
+    model: Any,
+    cache: KVCache,
+    tokens: Sequence[int],
+    run_layer: RunLayer,
+    tree: Tree | None = None,
 ) -> torch.Tensor:
     """Run `tokens` through all layers and note them in the cache."""
-    (hidden,) = deque(hidden_states(model, cache, tokens, run_layer), maxlen=1)
+    (hidden,) = deque(hidden_states(model, cache, tokens, run_layer, tree), maxlen=1)
     cache.tokens.extend(tokens)
     return hidden
+
+
+def positions_of(rows: int, start: int, tree: Tree | None) -> torch.Tensor:
+    """Return the positions of the rows of a pass behind `start` tokens."""
+    if tree is None:
+        return torch.arange(start, start + rows)
+    return start + torch.tensor(tree.depths)
 
 
 def prefill(

@@ -2,7 +2,8 @@
 
 The target's own token is known at every row of the pass, and the draft is accepted while
 it equals it (Stern et al. 2018); then what is emitted never depends on the draft. The rule
-for sampling may be another (engine/sampling/accept.py).
+for sampling may be another (engine/sampling/accept.py). A draft may be a tree
+(engine/tree.py): then one path through it is accepted, and the others are dropped.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from drafters.core import NO_DRAFT, Draft, Drafter
+from drafters.core import NO_DRAFT, Draft, Drafter, chain
 from engine.kv_cache import KVCache
 from engine.runner import GreedyRunner, Runner
 from engine.sampling import Sampling, accept
 from engine.sampling.accept import Verdict
+from engine.tree import taken
 from engine.window import WindowPolicy
 
 
@@ -24,14 +26,16 @@ class Pass(NamedTuple):
 
     Attributes:
         tokens: the tokens emitted: those accepted, then the target's own next one.
-        draft: the draft that was verified, cut to the window.
-        accepted: how many of its tokens were accepted.
+        draft: as it was proposed.
+        verified: indices of the drafted tokens that were verified.
+        path: indices of those that were accepted.
         margins: for each token, the distance of the two best logits there.
     """
 
     tokens: list[int]
     draft: Draft
-    accepted: int
+    verified: list[int]
+    path: list[int]
     margins: list[float]
 
 
@@ -59,30 +63,45 @@ def verify_loop(
     """
     while limit > 0:
         context = cache.length
-        draft = _next_draft(drafter, policy, limit - 1, context)
+        draft, verified = _next_draft(runner, drafter, policy, limit - 1, context)
+        drafted, parents = [draft.tokens[i] for i in verified], taken(draft.parents, verified)
         started = time.perf_counter()
-        verdict = _verified(runner, cache, [last_token, *draft.tokens], sampling)
+        window = [last_token, *drafted]
+        tokens, _, margins, path = _verified(runner, cache, window, parents, sampling)
+        cache.keep([0, *(node + 1 for node in path)], context)
         seconds = time.perf_counter() - started
-        tokens, accepted, margins = verdict
-        cache.rollback(len(draft.tokens) - accepted)
+        path = [verified[node] for node in path]
         last_token = tokens[-1]
         if drafter is not None:
             drafter.observe(tokens[:-1], last_token)
-        policy.observe(draft, accepted, context, seconds)
+        policy.observe(draft, verified, path, last_token, context, seconds)
         limit -= len(tokens)
-        yield Pass(tokens, draft, accepted, margins)
+        yield Pass(tokens, draft, verified, path, margins)
 
 
-def _verified(runner: Runner, cache: KVCache, window: list[int], sampling: Sampling) -> Verdict:
+def _verified(
+    runner: Runner,
+    cache: KVCache,
+    window: list[int],
+    parents: list[int],
+    sampling: Sampling,
+) -> Verdict:
     """Run one window; on a device that can, compare there, so that no logits travel."""
-    if isinstance(runner, GreedyRunner) and sampling.is_greedy and not sampling.changes_logits:
+    greedy = sampling.is_greedy and not sampling.changes_logits
+    if greedy and isinstance(runner, GreedyRunner) and not parents:
         return runner.verify_greedy(cache, window)
     history = [*cache.tokens, window[0]]
-    return accept(runner.verify(cache, window), window[1:], history, sampling)
+    logits = runner.verify(cache, window, parents)
+    return accept(logits, window[1:], history, sampling, parents)
 
 
-def _next_draft(drafter: Drafter | None, policy: WindowPolicy, room: int, context: int) -> Draft:
+def _next_draft(
+    runner: Runner, drafter: Drafter | None, policy: WindowPolicy, room: int, context: int
+) -> tuple[Draft, list[int]]:
+    """Return a draft and which of its tokens to verify."""
     if drafter is None or room < 1 or policy.longest < 1:
-        return NO_DRAFT
+        return NO_DRAFT, []
     draft = drafter.propose(min(policy.longest, room))
-    return draft._replace(tokens=list(draft.tokens[: policy.cut(draft, context)]))
+    if draft.parents and not runner.trees:
+        draft = chain(draft)
+    return draft, policy.choose(draft, context)

@@ -69,6 +69,7 @@ class PlainRunner:
 
     name = "plain"
     exact = True
+    trees = False
     prefill_chunk = CHUNK
     max_draft = 0
 
@@ -96,8 +97,11 @@ class PlainRunner:
             yield done + len(chunk)
 
     @torch.inference_mode()
-    def verify(self, cache: KVCache, tokens: Sequence[int]) -> torch.Tensor:
-        """Append `tokens`; return one row of logits for each."""
+    def verify(
+        self, cache: KVCache, tokens: Sequence[int], parents: Sequence[int] = ()
+    ) -> torch.Tensor:
+        """Append `tokens`, a chain; return one row of logits for each."""
+        assert not parents
         assert isinstance(cache, PlainCache)
         ids = torch.tensor([list(tokens)], device=self._device)
         output = self._model(input_ids=ids, use_cache=True, **{self._state: cache.state})

@@ -29,6 +29,7 @@ class Runner(Protocol):
         max_draft: longest draft that one pass can verify.
         weight_bytes: bytes of weights that every pass reads.
         exact: passes are exact unless a sequence asks for the faster ones.
+        trees: `verify` takes token trees; where not, it is given chains only.
         notice: a sentence for people about how this model is served, or "".
     """
 
@@ -41,6 +42,7 @@ class Runner(Protocol):
     max_draft: int
     weight_bytes: int
     exact: bool
+    trees: bool
     notice: str
 
     def new_cache(self, capacity: int, exact: bool = True) -> KVCache:
@@ -57,8 +59,16 @@ class Runner(Protocol):
         """
         ...
 
-    def verify(self, cache: KVCache, tokens: Sequence[int]) -> torch.Tensor:
-        """Append `tokens`; return logits `[len(tokens), vocabulary]`, row i following token i."""
+    def verify(
+        self, cache: KVCache, tokens: Sequence[int], parents: Sequence[int] = ()
+    ) -> torch.Tensor:
+        """Append `tokens`; return logits `[len(tokens), vocabulary]`, row i following token i.
+
+        With `parents` (as in `drafters.core.Draft`, for all tokens but the first) each row
+        stands behind the one that it follows and sees no row of another branch; an exact
+        pass then gives it the logits and states that it has in a pass of its own path. The
+        cache holds all rows in the order given, until `KVCache.keep` is told the path.
+        """
         ...
 
     def probe(self) -> Callable[[int, int], float]:

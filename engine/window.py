@@ -1,10 +1,11 @@
 """How much of a draft to verify: the window with the most expected tokens a second.
 
 A pass of 1 + n rows emits one token and every drafted one up to the first refusal. With
-p_i the chance that drafted token i is accepted after those before it, that is
-1 + p_1 + p_1 p_2 + ... tokens; divided by what such a pass costs here (engine/cost.py) it
-is a rate, and the best n is looked for among all of them (the rule of Leviathan et al.
-2023, section 3.3, with measured costs and learnt chances instead of one constant).
+c_i the chance that the text goes through drafted token i (engine/chances.py) that is
+1 + c_1 + c_2 + ... tokens; divided by what such a pass costs here (engine/cost.py) it is a
+rate, and the best is looked for among all windows (the rule of Leviathan et al. 2023,
+section 3.3, with measured costs and learnt chances instead of one constant). Of a token
+tree the likeliest n tokens are the best n: no token is likelier than the one before it.
 
 Zero regret: where no draft of a kind pays, none is verified, except a short probe that
 comes less and less often while it finds nothing.
@@ -12,67 +13,19 @@ comes less and less often while it finds nothing.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from drafters.core import Draft
+from engine.chances import Acceptance, Kind, kind_of
 from engine.cost import CostModel
-
-MATCH_KINDS = 8
-"""Drafts are told apart by how long the match behind them is, in doublings of certainty."""
-
-STEPS = (0, 1, 3, 7, 15)
-"""Places in a draft where the chance of acceptance is learnt separately: from each of
-these on. A draft that has been right for long is seldom wrong next."""
-
-PRIOR = (0.5, 0.8, 0.9, 0.95, 0.97)
-"""Chance at each step before anything is known; the first is replaced by the confidence."""
-
-PRIOR_WEIGHT = 4.0
-"""How many observations the prior counts as."""
-
-MEMORY = 200.0
-"""Observations after which older ones fade."""
+from engine.tree import begins_branch, chain_length
 
 LONGEST_REST = 64
 """Passes between two probes of a kind of draft that has stopped paying, at most."""
 
-Kind = tuple[str, int]
-
-
-class Acceptance:
-    """What was learnt about drafts; kept from answer to answer.
-
-    A kind of draft is its origin and the length of the match behind it.
-    """
-
-    def __init__(self) -> None:
-        self._counts: dict[Kind, list[list[float]]] = {}
-
-    def chances(self, draft: Draft) -> list[float]:
-        """Return for each drafted token the chance that it is accepted after those before."""
-        counts = self._of(kind_of(draft))
-        by_step = [
-            (accepted + PRIOR_WEIGHT * _prior(step, draft.confidence)) / (tried + PRIOR_WEIGHT)
-            for step, (accepted, tried) in enumerate(counts)
-        ]
-        return [by_step[_step(place)] for place in range(len(draft.tokens))]
-
-    def observe(self, draft: Draft, accepted: int) -> None:
-        """Learn from a verified draft: `accepted` tokens were right, the next one wrong."""
-        counts = self._of(kind_of(draft))
-        for place in range(min(accepted + 1, len(draft.tokens))):
-            count = counts[_step(place)]
-            fading = 1.0 - 1.0 / MEMORY
-            count[0] = count[0] * fading + (place < accepted)
-            count[1] = count[1] * fading + 1.0
-
-    def _of(self, kind: Kind) -> list[list[float]]:
-        return self._counts.setdefault(kind, [[0.0, 0.0] for _ in STEPS])
-
 
 class WindowPolicy:
-    """Chooses the draft length of each pass of one answer.
+    """Chooses what to verify in each pass of one answer.
 
     Args:
         cost: what passes cost here.
@@ -86,26 +39,37 @@ class WindowPolicy:
         self.longest = longest
         self._rests: dict[Kind, Rest] = {}
 
-    def cut(self, draft: Draft, context: int) -> int:
-        """Return how many of the draft's tokens to verify over `context` tokens."""
-        if not draft.tokens:
-            return 0
-        chances = self._acceptance.chances(draft)
-        length = best_length(chances, self._cost.staircase(context, len(chances) + 1))
-        if length:
-            return length
-        rest = self._rests.setdefault(kind_of(draft), Rest())
-        return 1 if rest.is_over() else 0
+    def choose(self, draft: Draft, context: int) -> list[int]:
+        """Return the indices of the draft's tokens to verify over `context` tokens.
 
-    def observe(self, draft: Draft, accepted: int, context: int, seconds: float) -> None:
-        """Learn from one pass: the part of the draft that was verified, and its time."""
-        self._cost.observe(len(draft.tokens) + 1, context, seconds)
+        They rise, and with each is the one that it follows.
+        """
         if not draft.tokens:
-            return
-        self._acceptance.observe(draft, accepted)
+            return []
+        chances = self._acceptance.chances(draft)
+        staircase = self._cost.staircase(context, len(chances) + 1)
+        chosen = best_nodes(draft.parents, chances, staircase, self._cost.branch)
+        if chosen:
+            return chosen
+        rest = self._rests.setdefault(kind_of(draft), Rest())
+        return [0] if rest.is_over() else []
+
+    def observe(
+        self,
+        draft: Draft,
+        verified: Sequence[int],
+        path: Sequence[int],
+        next_token: int,
+        context: int,
+        seconds: float,
+    ) -> None:
+        """Learn from one pass: what was verified and accepted of a draft, and its time."""
+        branches = branch_count(draft.parents, verified)
+        self._cost.observe(len(verified) + 1, context, seconds, branches)
+        self._acceptance.observe(draft, verified, path, next_token)
         rest = self._rests.get(kind_of(draft))
-        if rest is not None:
-            rest.observe(accepted > 0)
+        if rest is not None and verified:
+            rest.observe(bool(path))
 
 
 class Rest:
@@ -128,33 +92,51 @@ class Rest:
         self._left = 0 if found else self._length
 
 
-def best_length(chances: Sequence[float], staircase: Sequence[float]) -> int:
-    """Return the draft length with the most expected tokens a second.
+def best_nodes(
+    parents: Sequence[int],
+    chances: Sequence[float],
+    staircase: Sequence[float],
+    branch: float = 0.0,
+) -> list[int]:
+    """Return the indices of the tokens with the most expected tokens a second, rising.
 
     Args:
-        chances: of each drafted token, after those before it.
+        parents: of a draft; empty for a chain.
+        chances: that the text goes through each token.
         staircase: seconds of passes of 1, 2, ... rows, one more than `chances`.
+        branch: what each side branch adds to a pass, as a share of its seconds.
     """
+    order = sorted(range(len(chances)), key=lambda node: -chances[node])
+    chosen, rate = _best_beginning(order, parents, chances, staircase, branch)
+    if branch and parents:
+        # The likeliest are not the best where those on side branches cost more.
+        chain, chain_rate = _best_beginning(
+            range(chain_length(parents)), parents, chances, staircase, branch
+        )
+        if chain_rate >= rate:
+            return chain
+    return sorted(chosen)
+
+
+def branch_count(parents: Sequence[int], nodes: Sequence[int]) -> int:
+    """Return how many side branches some of the drafted tokens make up."""
+    return sum(begins_branch(parents, node) for node in nodes)
+
+
+def _best_beginning(
+    order: Sequence[int],
+    parents: Sequence[int],
+    chances: Sequence[float],
+    staircase: Sequence[float],
+    branch: float,
+) -> tuple[list[int], float]:
+    """Return the beginning of `order` with the highest rate, and that."""
     best, best_rate = 0, 1.0 / staircase[0]
-    tokens = alive = 1.0
-    for length, chance in enumerate(chances, 1):
-        alive *= chance
-        tokens += alive
-        rate = tokens / staircase[length]
+    tokens, share = 1.0, 1.0
+    for count, node in enumerate(order, 1):
+        tokens += chances[node]
+        share += branch * begins_branch(parents, node)
+        rate = tokens / (staircase[count] * share)
         if rate > best_rate:
-            best, best_rate = length, rate
-    return best
-
-
-def kind_of(draft: Draft) -> Kind:
-    """Return origin and match length (as doublings of certainty) of a draft."""
-    doubt = max(1.0 - draft.confidence, 2.0**-MATCH_KINDS)
-    return draft.origin, min(int(-math.log2(doubt)), MATCH_KINDS - 1)
-
-
-def _step(place: int) -> int:
-    return sum(place >= first for first in STEPS) - 1
-
-
-def _prior(step: int, confidence: float) -> float:
-    return min(max(confidence, 0.05), 0.95) if step == 0 else PRIOR[step]
+            best, best_rate = count, rate
+    return list(order[:best]), best_rate

@@ -107,6 +107,7 @@ class StaticPass:
             [int(token) for token in self._verdict_here[emitted].tolist()],
             accepted,
             self._verdict_here[margins].tolist(),
+            list(range(accepted)),
         )
 
     def _begin(self, start: int, tokens: Sequence[int]) -> None:

@@ -61,6 +61,7 @@ class CudaGraphRunner:
 
     name = "cuda-graphs"
     exact = True
+    trees = False
     prefill_chunk = PREFILL_LADDER[-1]
 
     def __init__(
@@ -115,8 +116,11 @@ class CudaGraphRunner:
             done += len(chunk)
             yield done
 
-    def verify(self, cache: KVCache, tokens: Sequence[int]) -> torch.Tensor:
-        """Append `tokens`; return one row of logits for each."""
+    def verify(
+        self, cache: KVCache, tokens: Sequence[int], parents: Sequence[int] = ()
+    ) -> torch.Tensor:
+        """Append `tokens`, a chain; return one row of logits for each."""
+        assert not parents
         longest = self._exact_rows if cache.exact else LADDER[-1]
         parts = []
         for first in range(0, len(tokens), longest):

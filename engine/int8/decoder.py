@@ -9,13 +9,20 @@ from engine.int8.linear import scaled_rows
 from engine.int8.modules import Attention, Layer
 from engine.kv_cache import KVCache
 from engine.layers import Rotation
+from engine.tree import Tree
 
 
 def run_layer(
-    layer: Layer, hidden: torch.Tensor, rotation: Rotation, cache: KVCache
+    layer: Layer,
+    hidden: torch.Tensor,
+    rotation: Rotation,
+    cache: KVCache,
+    tree: Tree | None = None,
 ) -> torch.Tensor:
     """Map hidden states `[1, rows, hidden_size]` through one layer; see `layers.RunLayer`."""
-    hidden = hidden + _attention(layer.self_attn, layer.input_layernorm(hidden), rotation, cache)
+    hidden = hidden + _attention(
+        layer.self_attn, layer.input_layernorm(hidden), rotation, cache, tree
+    )
     mlp = layer.mlp
     rows = scaled_rows(layer.post_attention_layernorm(hidden))
     inner = mlp.act_fn(mlp.gate_proj.of(rows)).mul_(mlp.up_proj.of(rows))
@@ -23,7 +30,7 @@ def run_layer(
 
 
 def _attention(
-    attention: Attention, x: torch.Tensor, rotation: Rotation, cache: KVCache
+    attention: Attention, x: torch.Tensor, rotation: Rotation, cache: KVCache, tree: Tree | None
 ) -> torch.Tensor:
     rows = scaled_rows(x)
     by_head = (*x.shape[:-1], -1, attention.head_dim)
@@ -36,7 +43,7 @@ def _attention(
     query, key, value = (states.transpose(1, 2) for states in (query, key, value))
     query, key = _rotated(query, rotation), _rotated(key, rotation)
     keys, values = cache.update(key, value, attention.layer_idx)
-    output, _ = row_invariant_attention(None, query, keys, values, None)
+    output, _ = row_invariant_attention(None, query, keys, values, None, tree=tree)
     return attention.o_proj(output.flatten(2))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import torch
 
@@ -13,6 +14,7 @@ from engine.int8.modules import Int8Model
 from engine.int8.packing import Packing
 from engine.kv_cache import KVCache
 from engine.probe import LayerProbe
+from engine.tree import tree_of
 
 PATIENCE_ROWS = 64
 """A prefill of more rows than this is done sooner when packing is finished first."""
@@ -37,6 +39,7 @@ class Int8Runner:
     device = "cpu"
     dtype = "int8"
     exact = True
+    trees = True
     notice = ""
     prefill_chunk = 64
     max_draft = 31
@@ -63,12 +66,16 @@ class Int8Runner:
         yield from layers.prefill(self._model, cache, tokens, self.prefill_chunk, run_layer)
 
     @torch.inference_mode()
-    def verify(self, cache: KVCache, tokens: Sequence[int]) -> torch.Tensor:
+    def verify(
+        self, cache: KVCache, tokens: Sequence[int], parents: Sequence[int] = ()
+    ) -> torch.Tensor:
         """Append `tokens`; return one row of logits for each."""
         if self._has_run:
             self._packing.is_done()
         self._has_run = True
-        return self._head(layers.last_hidden_states(self._model, cache, tokens, run_layer))
+        tree = tree_of(parents)
+        run = run_layer if tree is None else partial(run_layer, tree=tree)
+        return self._head(layers.last_hidden_states(self._model, cache, tokens, run, tree))
 
     def probe(self) -> Callable[[int, int], float]:
         """Return what times a pass, when all weights are packed."""

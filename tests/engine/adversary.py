@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 
 from drafters.core import Draft, DraftContext
+from engine.window import WindowPolicy
 
 
 class AdversarialDrafter:
@@ -45,3 +46,44 @@ class AdversarialDrafter:
 
     def observe(self, accepted: Sequence[int], next_token: int) -> None:
         self._emitted += len(accepted) + 1
+
+
+class AdversarialTrees(AdversarialDrafter):
+    """Trees of random shapes: side branches anywhere, deep, right, wrong, or said twice."""
+
+    def propose(self, limit: int) -> Draft:
+        main = super().propose(self._random.randint(0, limit))
+        tokens = list(main.tokens)
+        parents = list(range(-1, len(tokens) - 1))
+        depths = list(range(len(tokens)))
+        deep = self._random.random()
+        while tokens and len(tokens) < limit:
+            goes_on = self._random.random() < deep
+            parent = len(tokens) - 1 if goes_on else self._random.randint(-1, len(tokens) - 1)
+            depth = depths[parent] + 1 if parent >= 0 else 0
+            right = self._answer[self._emitted + depth : self._emitted + depth + 1]
+            siblings = [t for t, p in zip(tokens, parents, strict=True) if p == parent]
+            kind = self._random.choice(["right", "right", "wrong", "double"])
+            if kind == "double" and siblings:
+                token = self._random.choice(siblings)
+            elif kind == "right" and right:
+                token = right[0]
+            else:
+                token = self._random.randrange(self._vocabulary)
+            tokens.append(token)
+            parents.append(parent)
+            depths.append(depth)
+        return main._replace(tokens=tokens, parents=parents)
+
+
+class Everything(WindowPolicy):
+    """Verifies whole drafts, so that the adversary chooses the trees."""
+
+    def choose(self, draft, context):
+        return list(range(len(draft.tokens)))
+
+
+def random_parents(choice: random.Random, count: int) -> list[int]:
+    """Return the parents of a token tree of random shape, from a chain to a star."""
+    deep = choice.random()
+    return [i - 1 if choice.random() < deep else choice.randint(-1, i - 1) for i in range(count)]

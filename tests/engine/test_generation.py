@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+import engine.generation
+from drafters.core import Draft
 from engine.core import (
     Cancelled,
     EngineError,
     Finished,
     GenerationRequest,
+    GenerationStats,
     Message,
     Progress,
     TextDelta,
@@ -16,7 +20,9 @@ from engine.core import (
 from engine.draft_model import GreedyDraftModel, check_same_tokenizer
 from engine.generation import FIRST_ROOM, answer_limit, generate
 from engine.kv_cache import common_prefix, rounded_up
+from engine.loop import Pass
 from engine.prefix import PrefixCache
+from tests.engine.adversary import AdversarialTrees, Everything
 from tests.engine.memory import failing_allocations
 from tests.tiny import make_tokenizer
 
@@ -203,6 +209,72 @@ def test_a_failure_in_the_middle_of_a_pass_leaves_the_next_answer_right(
         with pytest.raises(RuntimeError, match="out of luck"):
             run(tiny_qwen2, a_request(), prefix)
     assert run(tiny_qwen2, a_request(), prefix)[0] == expected
+
+
+def test_cancelling_after_any_pass_over_a_tree_leaves_the_next_answer_right(
+    tiny_target, monkeypatch
+) -> None:
+    longer = a_request(messages=(*a_request().messages[:1], Message("assistant", "```python\nde")))
+    requests = [a_request(), longer, a_request(temperature=0.9, seed=3)]
+    expected: list[str] = []
+    answers: list[list[int]] = []
+    verify_loop = engine.generation.verify_loop
+
+    def noting(*args):
+        for step in verify_loop(*args):
+            answers[-1].extend(step.tokens)
+            yield step
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine.generation, "verify_loop", noting)
+        for request in requests:
+            answers.append([])
+            expected.append(run(tiny_target, replace(request, draft=False))[0])
+    vocabulary = tiny_target.tokenizer.get_vocab_size()
+    place, seed = 0, 0
+
+    def adversary(request, session):
+        return AdversarialTrees(answers[place], vocabulary, seed)
+
+    monkeypatch.setattr(engine.generation, "_drafter", adversary)
+    monkeypatch.setattr(engine.generation, "WindowPolicy", Everything)
+    prefix = PrefixCache(tiny_target.runner)
+    accepted = 0
+    for seed in range(1, 5):
+        for place, request in enumerate(requests):
+            deltas = generate(tiny_target, None, prefix, request, lambda: False)
+            for _ in range(seed + 4):
+                next(deltas)
+            deltas.close()
+            text, end, _ = run(tiny_target, request, prefix)
+            assert text == expected[place]
+            accepted += end.stats.accepted_by_origin.get("branch", 0)
+    assert accepted > 10
+
+
+@pytest.mark.parametrize(
+    ("source_index", "path", "copied", "accepted"),
+    [
+        (7, [0, 1, 2], [7, 8, 9, None], {"source": 3}),
+        (7, [0, 1, 3, 4], [7, 8, None, None, None], {"source": 2, "branch": 2}),
+        (7, [5], [None, None], {"branch": 1}),
+        (None, [0, 1, 3], [None, None, None, None], {"source": 2, "branch": 1}),
+        (0, [], [None], {}),
+    ],
+)
+def test_only_the_main_chain_is_said_to_be_copied(source_index, path, copied, accepted) -> None:
+    drafted = [11, 12, 13, 14, 15, 16]
+    draft = Draft(drafted, "source", 0.9, source_index, (-1, 0, 1, 1, 3, -1))
+    tokens = [*(drafted[node] for node in path), 99]
+    fed: list[tuple[int, int | None]] = []
+    text = SimpleNamespace(feed=lambda *token: fed.append(token), stopped=False)
+    stats = GenerationStats()
+    step = Pass(tokens, draft, list(range(6)), path, [1.0] * len(tokens))
+    assert engine.generation._feed(step, text, frozenset(), 100, stats) is None  # type: ignore
+    assert fed == list(zip(tokens, copied, strict=True))
+    assert stats.accepted_by_origin == accepted
+    assert stats.drafted_by_origin == {"source": 3, "branch": 3}
+    assert (stats.drafted, stats.accepted) == (6, len(path))
 
 
 def test_prefill_reports_its_progress(tiny_qwen2) -> None:

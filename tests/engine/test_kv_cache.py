@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import DynamicCache
 
-from engine.kv_cache import GROWTH, KVCache, common_prefix
+from engine.kv_cache import GROWTH, KVCache, SlotLayer, common_prefix
 from tests.engine.memory import failing_allocations
 
 TOKEN_BYTES = 2 * 2 * 2 * 4
@@ -60,6 +60,40 @@ def test_rolling_back_moves_no_memory(tiny_qwen2) -> None:
     for layer, (pointer, keys) in zip(cache.layers, before, strict=True):
         assert layer.keys.data_ptr() == pointer
         assert torch.equal(layer.keys, keys)
+
+
+@pytest.mark.parametrize("start", [0, 5, 250])
+@pytest.mark.parametrize(
+    "path",
+    [[], [0], [0, 1, 2], [0, 1, 2, 3, 4, 5, 6, 7], [0, 3], [0, 1, 5, 6], [2, 3, 4, 5, 6, 7], [7]],
+)
+def test_of_what_was_appended_one_path_is_kept(start, path) -> None:
+    cache = a_cache(start + 8)
+    pointers = [layer.keys.data_ptr() for layer in cache.layers]
+    cache.keep(path, start)
+    cache.check_integrity()
+    kept = [*range(start), *(start + row for row in path)]
+    assert cache.tokens == kept
+    expected = torch.tensor(kept).float()[:, None].expand(len(kept), 2)
+    for index, layer in enumerate(cache.layers):
+        assert torch.equal(layer.keys[0, 0, : len(kept)], expected + index)
+        assert torch.equal(layer.values[0, 0, : len(kept)], -expected - index)
+    assert [layer.keys.data_ptr() for layer in cache.layers] == pointers
+
+
+def test_keeping_a_beginning_moves_no_memory(monkeypatch) -> None:
+    cache = a_cache(20)
+    monkeypatch.setattr(SlotLayer, "move", lambda *args: pytest.fail("moved"))
+    cache.keep([0, 1, 2], 12)
+    assert_holds(cache, 15)
+
+
+@pytest.mark.parametrize("path", [[1, 1], [2, 1], [-1, 0], [0, 4]])
+def test_a_path_that_was_not_appended_in_that_order_is_refused(path) -> None:
+    cache = a_cache(10)
+    with pytest.raises(ValueError, match="keep"):
+        cache.keep(path, 6)
+    assert_holds(cache, 10)
 
 
 def test_it_grows_and_keeps_what_it_holds(tiny_qwen2) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 import time
 import zlib
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from engine.kv_cache import GROWTH, KVCache, rounded_up
 from engine.layers import chunks
 from engine.prefix import CPU_BUDGET, DEVICE_BUDGET, WORTH_A_COPY, WORTH_A_WAIT, PrefixCache
+from tests.engine.adversary import random_parents
 from tests.engine.memory import failing_allocations
 
 
@@ -232,8 +234,15 @@ def test_what_is_reused_has_the_very_states_of_a_fresh_prefill(fixture, request,
         prefill(runner, reused, prompt)
         prefill(runner, cache, prompt)
         assert_same_states(cache, reused)
+        choice = random.Random(len(answer))
         for start in range(0, len(answer), 7):
-            runner.verify(cache, answer[start : start + 7])
+            part = answer[start : start + 7]
+            parents = random_parents(choice, len(part) - 1)
+            path, length = [0], cache.length
+            runner.verify(cache, part, parents)
+            while following := [i + 1 for i, p in enumerate(parents) if p == path[-1] - 1]:
+                path.append(choice.choice(following))
+            cache.keep(path, length)
         before = list(cache.tokens)
         prefix.give_back(cache, prompt)
 

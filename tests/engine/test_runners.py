@@ -13,6 +13,7 @@ from transformers import Gemma2Config, LlamaConfig, MistralConfig, Qwen2Config
 from engine.eager import EagerRunner
 from engine.layers import chunks, has_common_shape
 from engine.loader import load_model
+from tests.engine.adversary import random_parents
 from tests.tiny import make_model, save_tiny_model
 
 
@@ -66,6 +67,103 @@ def test_rows_after_a_rollback_are_those_of_a_fresh_sequence(tiny_target) -> Non
         logits = runner.verify(cache, [tokens[row], *wrong])
         assert torch.equal(logits[0], alone[row])
         cache.rollback(len(wrong))
+
+
+def test_a_row_of_a_tree_is_the_row_of_a_pass_of_its_own_path(tiny_target) -> None:
+    runner = tiny_target.runner
+    choice = random.Random(5)
+    # Before, at and across the borders of attention's blocks, and with two of them.
+    for length in (0, 3, 64, 239, 250, 254, 255, 256, 257, 500, 511):
+        prompt = runner.new_cache(16)
+        for _ in runner.prefill(prompt, ids_of(length, length)):
+            pass
+        for _ in range(4):
+            count = choice.choice([2, 3, choice.randint(4, runner.max_draft), runner.max_draft])
+            parents = random_parents(choice, count)
+            tokens = ids_of(count + 1, choice.randrange(10**6))
+            cache = prompt.copy_prefix(length, length)
+            logits = runner.verify(cache, tokens, parents)
+            cache.check_integrity()
+            assert cache.tokens[length:] == tokens
+            paths = paths_of(parents)
+            for path in sorted(paths, key=len)[-3:]:
+                alone = prompt.copy_prefix(length, length)
+                rows = runner.verify(alone, [tokens[row] for row in path])
+                assert torch.equal(logits[list(path)], rows)
+            kept = choice.choice(paths)
+            cache.keep(kept, length)
+            alone = prompt.copy_prefix(length, length)
+            for row in kept:
+                runner.verify(alone, [tokens[row]])
+            assert_same(cache, alone)
+
+
+def paths_of(parents) -> list[tuple[int, ...]]:
+    paths = [(0,)]
+    for index, parent in enumerate(parents):
+        paths.append((*paths[parent + 1], index + 1))
+    return paths
+
+
+def assert_same(ours, theirs) -> None:
+    ours.check_integrity()
+    assert ours.tokens == theirs.tokens
+    for a, b in zip(ours.layers, theirs.layers, strict=True):
+        if a.length:
+            assert torch.equal(a.keys[:, :, : a.length], b.keys[:, :, : b.length])
+            assert torch.equal(a.values[:, :, : a.length], b.values[:, :, : b.length])
+
+
+def test_a_pass_over_a_tree_that_fails_half_way_leaves_no_trace(
+    tiny_qwen2_int8, monkeypatch
+) -> None:
+    from engine import attention
+
+    runner = tiny_qwen2_int8.runner
+    prompt, tokens = ids_of(250, 1), ids_of(12, 2)
+    whole, broken = runner.new_cache(16), runner.new_cache(16)
+    for cache in (whole, broken):
+        for _ in runner.prefill(cache, prompt):
+            pass
+    products = attention._products
+    for calls in (1, 5, 9, 14):
+        left = iter(range(calls))
+
+        def failing(*args, left=left):
+            if next(left, None) is None:
+                raise RuntimeError("out of memory")
+            return products(*args)
+
+        monkeypatch.setattr(attention, "_products", failing)
+        with pytest.raises(RuntimeError, match="out of memory"):
+            runner.verify(broken, tokens, [-1, 0, 1, 2, -1, 4, 5, 0, 1, 2, 3])
+        monkeypatch.setattr(attention, "_products", products)
+        broken.rollback(0)
+        assert_same(broken, whole)
+    assert torch.equal(runner.verify(broken, tokens), runner.verify(whole, tokens))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_trees_are_verified_by_passes_that_are_not_exact_too(dtype, tmp_path) -> None:
+    folder = save_tiny_model(tmp_path / "m", spread=0.02)
+    runner = load_model("tiny", folder, "cpu", dtype).runner
+    fast, exact = runner.new_cache(16, exact=False), runner.new_cache(16)
+    prompt, tokens, parents = ids_of(6, 6), ids_of(8, 7), [-1, 0, 1, -1, 0, 4, 3]
+    for cache in (fast, exact):
+        runner.verify(cache, prompt)
+    expected = runner.verify(exact, tokens, parents).float()
+    chain = exact.copy_prefix(6, 6)
+    assert not torch.equal(runner.verify(chain, tokens).float(), expected)
+    found = runner.verify(fast, tokens, parents).float()
+    bound = 1e-5 if dtype == "float32" else 0.05
+    assert (found - expected).norm() / expected.norm() < bound
+
+
+def test_a_tree_with_more_rows_than_an_exact_pass_is_refused(tiny_qwen2) -> None:
+    runner = tiny_qwen2.runner
+    rows = runner.max_draft + 2
+    with pytest.raises(ValueError, match="rows"):
+        runner.verify(runner.new_cache(16), [5] * rows, [-1] * (rows - 1))
 
 
 @settings(max_examples=30, deadline=None)

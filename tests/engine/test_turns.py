@@ -13,7 +13,7 @@ from engine.core import Cancelled, Event, Finished, GenerationRequest, Message, 
 from engine.draft_model import GreedyDraftModel
 from engine.generation import generate, timed
 from engine.prefix import WORTH_A_WAIT, PrefixCache
-from tests.engine.adversary import AdversarialDrafter
+from tests.engine.adversary import AdversarialTrees
 
 SOURCE = "def area(width, height):\n    return width * height\n" * 20
 
@@ -144,7 +144,7 @@ def test_any_order_of_turns_and_cancels_under_an_adversary_changes_no_text(
 
     def adversary(request, session):
         answer = tiny_target.tokenizer.encode(expected[requests.index(request)]).ids
-        return AdversarialDrafter(answer, vocabulary, choice.randrange(100))
+        return AdversarialTrees(answer, vocabulary, choice.randrange(100))
 
     monkeypatch.setattr(engine.generation, "_drafter", adversary)
     prefix = PrefixCache(tiny_target.runner)
