@@ -125,9 +125,17 @@ def _watched(answer: Answer) -> Iterator[None]:
         return None if made is None else _TimedDrafter(made, answer)
 
     class WatchedPolicy(WindowPolicy):
-        def observe(self, draft: Draft, accepted: int, context: int, seconds: float) -> None:
-            answer.passes.append(OnePass(len(draft.tokens) + 1, seconds))
-            super().observe(draft, accepted, context, seconds)
+        def observe(
+            self,
+            draft: Draft,
+            verified: Sequence[int],
+            path: Sequence[int],
+            next_token: int,
+            context: int,
+            seconds: float,
+        ) -> None:
+            answer.passes.append(OnePass(len(verified) + 1, seconds))
+            super().observe(draft, verified, path, next_token, context, seconds)
 
     generation._drafter, generation.WindowPolicy = watched_drafter, WatchedPolicy  # type: ignore
     try:
