@@ -5,7 +5,7 @@ Only data and one protocol live here, so that every drafter can be read on its o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -56,10 +56,19 @@ class DraftContext:
         prompt: all token ids of the prompt, the opened answer fence included.
         source: token ids of the text being rewritten, as the answer would hold
             them; empty when the request names no source.
+        instruction: what the user asked for, in words.
+        pieces: returns the bytes that a token id stands for. Without it, and without
+            `tokenize`, nothing is drafted from characters.
+        tokenize: returns the token ids of a text, as the model would write it.
+        earlier: token ids of earlier rewrites in the same editor window, newest first.
     """
 
     prompt: Sequence[int]
     source: Sequence[int] = NO_TOKENS
+    instruction: str = ""
+    pieces: Callable[[int], bytes] | None = None
+    tokenize: Callable[[str], Sequence[int]] | None = None
+    earlier: Sequence[Sequence[int]] = ()
 
 
 class Drafter(Protocol):

@@ -1,8 +1,8 @@
 """Drafts by longest-suffix look-up over the prompt and the answer so far.
 
 Prompt look-up (Saxena 2023) with three changes: the longest match wins instead of the
-first, ties go to the latest place, and the index is kept up to date token by token, so
-that a look-up costs the same at any length of context.
+first, ties go to the latest place, and the index is kept up to date token by token
+(drafters/history.py).
 """
 
 from __future__ import annotations
@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from drafters.core import NO_DRAFT, Draft, DraftContext
+from drafters.history import History
 
 MIN_MATCH = 2
 """Shortest suffix looked up: a single token says too little."""
-
-MAX_MATCH = 32
-"""Longest match told apart from longer ones."""
 
 CANDIDATES = 24
 """Places compared for one look-up, latest first."""
@@ -25,27 +23,22 @@ class NgramDrafter:
     """Copies what followed the last occurrence of the longest matching suffix."""
 
     def __init__(self) -> None:
-        self._tokens: list[int] = []
-        self._followers: dict[tuple[int, int], list[int]] = {}
+        self._history = History()
 
     def begin(self, context: DraftContext) -> None:
-        """Index the prompt."""
-        self._tokens = []
-        self._followers = {}
-        for token in context.prompt:
-            self._append(token)
+        """Index earlier rewrites, the newest last, and the prompt."""
+        self._history = History()
+        for tokens in (*reversed(context.earlier), context.prompt):
+            for token in tokens:
+                self._history.append(token)
 
     def propose(self, limit: int) -> Draft:
         """Return what followed the longest earlier match of the last tokens."""
-        tokens = self._tokens
-        if len(tokens) < MIN_MATCH:
+        tokens = self._history.tokens
+        if len(tokens) < MIN_MATCH or limit < 1:
             return NO_DRAFT
-        places = self._followers.get((tokens[-2], tokens[-1]), ())
         longest, place = 0, -1
-        for candidate in reversed(places[-CANDIDATES - 1 :]):
-            if candidate >= len(tokens):
-                continue
-            length = self._match_length(candidate)
+        for candidate, length in matches(self._history, CANDIDATES):
             if length > longest:
                 longest, place = length, candidate
         if place < 0:
@@ -56,23 +49,15 @@ class NgramDrafter:
     def observe(self, accepted: Sequence[int], next_token: int) -> None:
         """Index the tokens that the target emitted."""
         for token in accepted:
-            self._append(token)
-        self._append(next_token)
+            self._history.append(token)
+        self._history.append(next_token)
 
-    def _append(self, token: int) -> None:
-        self._tokens.append(token)
-        size = len(self._tokens)
-        if size >= MIN_MATCH:
-            self._followers.setdefault((self._tokens[-2], token), []).append(size)
 
-    def _match_length(self, place: int) -> int:
-        """Return how many tokens before `place` equal the last tokens."""
-        tokens, end = self._tokens, len(self._tokens)
-        length = MIN_MATCH
-        while (
-            length < MAX_MATCH
-            and length < place
-            and tokens[place - 1 - length] == (tokens[end - 1 - length])
-        ):
-            length += 1
-        return length
+def matches(history: History, most: int) -> list[tuple[int, int]]:
+    """Return (place, length) of at most `most` earlier matches of the end, latest first."""
+    tokens = history.tokens
+    if len(tokens) < MIN_MATCH:
+        return []
+    places = history.after_pair(tokens[-2], tokens[-1])[-most - 1 :]
+    end = len(tokens)
+    return [(place, history.match_length(place)) for place in reversed(places) if place < end]

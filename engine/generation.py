@@ -9,11 +9,9 @@ import time
 from collections.abc import Iterator
 from typing import TypeVar
 
-from drafters.cascade import CascadeDrafter
 from drafters.core import DraftContext, Drafter
 from drafters.model import ModelDrafter
-from drafters.ngram import NgramDrafter
-from drafters.source import SourceDrafter
+from drafters.standard import standard
 from engine.chances import BRANCH
 from engine.chat import SourceTokens
 from engine.core import (
@@ -32,6 +30,7 @@ from engine.kv_cache import KVCache
 from engine.loader import LoadedModel
 from engine.loop import Pass, verify_loop
 from engine.memory import is_out_of_memory
+from engine.pieces import pieces_of
 from engine.prefix import PrefixCache
 from engine.sampling.settings import COUPLED, sampling_of
 from engine.text_stream import TextStream
@@ -80,7 +79,7 @@ def generate(
         if limit:
             drafter = _drafter(request, session)
             if drafter is not None:
-                drafter.begin(DraftContext(prompt, source.tokens))
+                drafter.begin(_draft_context(target, request, prompt, source))
             text = TextStream(
                 target.tokenizer, prompt, request.stop, request.source or "", source.offsets
             )
@@ -160,8 +159,22 @@ def _wait_for_reader(
 def _drafter(request: GenerationRequest, session: DraftSession | None) -> Drafter | None:
     if not request.draft:
         return None
-    fallback = ModelDrafter(session) if session is not None else None
-    return CascadeDrafter([SourceDrafter(), NgramDrafter()], fallback)
+    return standard(fallback=ModelDrafter(session) if session is not None else None)
+
+
+def _draft_context(
+    target: LoadedModel, request: GenerationRequest, prompt: list[int], source: SourceTokens
+) -> DraftContext:
+    said = [message.content for message in request.messages if message.role == "user"]
+    instruction = said[-1] if said else ""
+    if request.source:
+        instruction = instruction.replace(request.source, "")
+    tokenizer = target.tokenizer
+
+    def tokenize(text: str) -> list[int]:
+        return tokenizer.encode(text, add_special_tokens=False).ids
+
+    return DraftContext(prompt, source.tokens, instruction, pieces_of(tokenizer), tokenize)
 
 
 def _new_stats(target: LoadedModel, prompt_tokens: int) -> GenerationStats:

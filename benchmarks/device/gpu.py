@@ -158,8 +158,9 @@ def _decode(
     last = prompt[-1]
     while len(answer) < ANSWER:
         draft = draft_at(len(answer))
-        tokens, accepted, _ = runner.verify_greedy(cache, [last, *draft])
-        cache.rollback(len(draft) - accepted)
+        verdict = runner.verify_greedy(cache, [last, *draft])
+        tokens = verdict.tokens
+        cache.rollback(len(draft) - verdict.accepted)
         answer += tokens
         passes += 1
         last = tokens[-1]

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drafters.core import DraftContext
-from drafters.ngram import MAX_MATCH, MIN_MATCH, NgramDrafter
+from drafters.history import MAX_MATCH
+from drafters.ngram import MIN_MATCH, NgramDrafter
 
 
 def begun(prompt) -> NgramDrafter:

@@ -1,0 +1,199 @@
+"""Gathers the candidates for the next token at one place, with all reasons for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from drafters.alignment import Alignment
+from drafters.cursors import Cursor
+from drafters.history import COMMONEST, History
+from drafters.lexicon import Lexicon
+from drafters.odds import (
+    AFTER_KIND,
+    AFTER_ONE,
+    AFTER_PAIR,
+    AHEAD,
+    LENGTH_STEP,
+    MATCHED,
+    NAMED,
+    NONE,
+    RECENT,
+    Odds,
+    Outlook,
+    share_step,
+    small_share_step,
+)
+
+FOLLOWERS = 24
+"""Occurrences of the last token or pair that are counted, latest first."""
+
+MATCHES = 6
+"""Candidates told apart by the length of the match before them."""
+
+SEEN = 32
+"""Last tokens that count as recent."""
+
+REACH = 24
+"""Source tokens behind the divergence that count as near."""
+
+KIND_DEEP = 6
+"""Followers of the last token's kind looked at inside a draft; at its root more."""
+
+RECENT_STEP = tuple(sum(ago >= step for step in (2, 4, 8, 16)) for ago in range(SEEN))
+AHEAD_STEP = tuple(
+    min(ahead, 4) if ahead < 6 else sum(ahead >= step for step in (9, 13)) + 5
+    for ahead in range(REACH)
+)
+
+
+class Forecast(NamedTuple):
+    """What may come next, and how each candidate would go on.
+
+    Attributes:
+        outlook: the chances.
+        cursors: for each candidate the runs that continue behind it.
+        match: for each candidate the place in the history of its longest match, and length.
+    """
+
+    outlook: Outlook
+    cursors: dict[int, list[Cursor]]
+    match: dict[int, tuple[int, int]]
+
+
+class Forecaster:
+    """Knows everything that speaks for a token.
+
+    Args:
+        history: all tokens so far.
+        alignment: the place in the source.
+        lexicon: facts about tokens.
+        odds: weighs the reasons.
+        named: first tokens of the instruction's words.
+        prompt_end: length of the history when the answer began.
+    """
+
+    def __init__(
+        self,
+        history: History,
+        alignment: Alignment,
+        lexicon: Lexicon,
+        odds: Odds,
+        named: frozenset[int],
+        prompt_end: int,
+    ) -> None:
+        self._history = history
+        self._alignment = alignment
+        self._lexicon = lexicon
+        self._odds = odds
+        self._named = named
+        self._prompt_end = prompt_end
+
+    def look(
+        self,
+        cursors: Sequence[Cursor],
+        matches: Sequence[tuple[int, int]],
+        last: int,
+        before: int,
+        since: int,
+        at_root: bool,
+    ) -> Forecast:
+        """Return what may follow the tokens `before`, `last`.
+
+        Args:
+            cursors: runs that may go on here.
+            matches: (place, length) in the history of what may go on here.
+            last: the last token, drafted ones included.
+            before: the token before it.
+            since: tokens since the divergence, for "none of them".
+            at_root: whether no drafted token is among them; then more is looked at.
+        """
+        features: dict[int, list[int]] = {}
+        following = _by_token(cursors, features)
+        found = self._matched(matches, features)
+        self._followers(self._history.after_pair(before, last), AFTER_PAIR, features)
+        self._followers(self._history.after(last), AFTER_ONE, features)
+        self._nearby(features, at_root)
+        common = self._history.commonest_after_kind(last)
+        for token, share in common[: COMMONEST if at_root else KIND_DEEP]:
+            features.setdefault(token, []).append(AFTER_KIND + small_share_step(share))
+        if self._named:
+            for token in self._named & features.keys():
+                features[token].append(NAMED)
+        none = NONE + min(since, 3) * 2 + self._lexicon.ends_line(last)
+        return Forecast(self._odds.outlook(features, none), following, found)
+
+    def _matched(
+        self, matches: Sequence[tuple[int, int]], features: dict[int, list[int]]
+    ) -> dict[int, tuple[int, int]]:
+        tokens = self._history.tokens
+        end = len(tokens)
+        best: dict[int, tuple[int, int]] = {}
+        for place, length in matches:
+            if place < end:
+                token = tokens[place]
+                known = best.get(token)
+                if known is None or length > known[1]:
+                    best[token] = (place, length)
+        if not best:
+            return best
+        ranked = sorted(best.items(), key=lambda item: -item[1][1])[:MATCHES]
+        for rank, (token, (place, length)) in enumerate(ranked):
+            step = LENGTH_STEP[min(length, 32)] * 3 + min(rank, 2)
+            in_answer = place >= self._prompt_end
+            features.setdefault(token, []).append(MATCHED + step * 2 + in_answer)
+        return best
+
+    def _followers(
+        self, places: Sequence[int], family: int, features: dict[int, list[int]]
+    ) -> None:
+        if not places:
+            return
+        tokens = self._history.tokens
+        end = len(tokens)
+        counts: dict[int, int] = {}
+        for place in places[-FOLLOWERS:]:
+            if place < end:
+                token = tokens[place]
+                counts[token] = counts.get(token, 0) + 1
+        total = 1 + sum(counts.values())
+        for token, count in counts.items():
+            features.setdefault(token, []).append(family + share_step(count / total))
+
+    def _nearby(self, features: dict[int, list[int]], at_root: bool) -> None:
+        """Add what was seen last and, at the root, what the source says near the divergence."""
+        seen: set[int] = set()
+        if at_root:
+            here = self._alignment.divergence
+            for ahead, token in enumerate(self._alignment.source[here : here + REACH]):
+                if token not in seen:
+                    seen.add(token)
+                    features.setdefault(token, []).append(AHEAD + AHEAD_STEP[ahead])
+        seen.clear()
+        for ago, token in enumerate(self._history.tokens[: -SEEN - 1 : -1]):
+            if token in seen:
+                continue
+            seen.add(token)
+            own = features.get(token)
+            if own is not None:
+                own.append(RECENT + RECENT_STEP[ago])
+            elif at_root:
+                features[token] = [RECENT + RECENT_STEP[ago]]
+
+
+def _by_token(cursors: Sequence[Cursor], features: dict[int, list[int]]) -> dict[int, list[Cursor]]:
+    """Sort cursors by the token that each expects; those with choices first."""
+    following: dict[int, list[Cursor]] = {}
+    for cursor in cursors:
+        if cursor.index >= len(cursor.tokens):
+            continue
+        token = cursor.tokens[cursor.index]
+        own = features.get(token)
+        if own is None:
+            features[token] = [cursor.feature]
+            following[token] = [cursor]
+            continue
+        if cursor.feature not in own:
+            own.append(cursor.feature)
+        following[token].insert(0 if cursor.choices else len(following[token]), cursor)
+    return following
