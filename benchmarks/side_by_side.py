@@ -120,8 +120,8 @@ def _watched(answer: Answer) -> Iterator[None]:
     """
     make_drafter, policy = generation._drafter, generation.WindowPolicy
 
-    def watched_drafter(request: GenerationRequest, session: object) -> Drafter | None:
-        made = make_drafter(request, session)  # type: ignore[arg-type]
+    def watched_drafter(request: GenerationRequest, session: object, trees: bool) -> Drafter | None:
+        made = make_drafter(request, session, trees)  # type: ignore[arg-type]
         return None if made is None else _TimedDrafter(made, answer)
 
     class WatchedPolicy(WindowPolicy):

@@ -24,6 +24,8 @@ class Draft(NamedTuple):
             where the draft is a verbatim copy of the source, else None.
         parents: for each token the index of the token that it follows, -1 for the last
             emitted one; always less than its own index. Empty means a plain chain.
+        chances: for each token the drafter's guess, from 0 to 1, that the text goes
+            through it and all before it; empty where there is only `confidence`.
     """
 
     tokens: Sequence[int]
@@ -31,6 +33,7 @@ class Draft(NamedTuple):
     confidence: float = 0.0
     source_index: int | None = None
     parents: Sequence[int] = ()
+    chances: Sequence[float] = ()
 
 
 NO_DRAFT = Draft(NO_TOKENS, "none")
@@ -45,7 +48,7 @@ def chain(draft: Draft) -> Draft:
         length += 1
     else:
         return draft._replace(parents=()) if draft.parents else draft
-    return draft._replace(tokens=draft.tokens[:length], parents=())
+    return draft._replace(tokens=draft.tokens[:length], parents=(), chances=draft.chances[:length])
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ class Cursor(NamedTuple):
     """
 
     tokens: Sequence[int]
-    index: int
+    index: int  # type: ignore[assignment]
     run: int
     feature: int
     choices: Mapping[int, Choice] = NO_CHOICES

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 _WORDS = re.compile(r"\w+")
 
@@ -46,7 +46,7 @@ class Lexicon:
         return known
 
 
-def word_starts(text: str, tokenize: Callable[[str], list[int]]) -> frozenset[int]:
+def word_starts(text: str, tokenize: Callable[[str], Sequence[int]]) -> frozenset[int]:
     """Return the first tokens of the text's words, with and without a space before them."""
     words = list(dict.fromkeys(_WORDS.findall(text)))[:INSTRUCTION_WORDS]
     return frozenset(

@@ -215,7 +215,7 @@ def _draft(tree: Tree, cursors: Sequence[Cursor], confidence: float) -> Draft:
     length = len(order)
     origin, source_index = _origin(tree.tokens[order[0]], cursors)
     if length == len(tree.tokens):
-        return Draft(tree.tokens, origin, confidence, source_index)
+        return Draft(tree.tokens, origin, confidence, source_index, (), tree.chances)
     main = set(order)
     order += [index for index in range(len(tree.tokens)) if index not in main]
     renamed = {old: new for new, old in enumerate(order)}
@@ -226,6 +226,7 @@ def _draft(tree: Tree, cursors: Sequence[Cursor], confidence: float) -> Draft:
         confidence,
         source_index,
         [renamed[tree.parents[old]] for old in order],
+        [tree.chances[old] for old in order],
     )
 
 

@@ -73,6 +73,7 @@ class Tree:
 
     Attributes:
         tokens, parents: as in `Draft`, in the order of their chances.
+        chances: that the text goes through each token.
         children: index of each drafted token by its parent and itself.
         forecasts: the forecast made at each place, by the index of the token before it.
         decisions: where rules act, likewise.
@@ -88,6 +89,7 @@ class Tree:
     ) -> None:
         self.tokens: list[int] = []
         self.parents: list[int] = []
+        self.chances: list[float] = []
         self.children: dict[tuple[int, int], int] = {}
         self.forecasts: dict[int, Forecast] = {}
         self.decisions: dict[int, Decision] = {}
@@ -106,7 +108,7 @@ class Tree:
             node = heappop(self._heap)
             if (node.parent, node.token) in self.children:
                 continue
-            index = self._add(node.parent, node.token)
+            index = self._add(node.parent, node.token, -node.doubt)
             run = _longest(node, self._history)
             busy = len(self.forecasts) >= FORECASTS
             if run is not None and (
@@ -124,15 +126,16 @@ class Tree:
             node = heappop(self._heap)
             if (node.parent, node.token) in self.children:
                 continue
-            index = self._add(node.parent, node.token)
+            index = self._add(node.parent, node.token, -node.doubt)
             run_on = _longest(node, self._history)
             if run_on is not None:
                 self._follow(index, -node.doubt, run_on)
 
-    def _add(self, parent: int, token: int) -> int:
+    def _add(self, parent: int, token: int, chance: float) -> int:
         index = len(self.tokens)
         self.tokens.append(token)
         self.parents.append(parent)
+        self.chances.append(chance)
         self.children[parent, token] = index
         return index
 
@@ -193,7 +196,7 @@ class Tree:
             token = tokens[at]
             if (index, token) in self.children:
                 return
-            index = self._add(index, token)
+            index = self._add(index, token, chance)
             at += 1
             length += 1
             chance *= GOES_ON[LENGTH_STEP[length if length < 32 else 32]]

@@ -1,15 +1,17 @@
 """How likely drafted tokens are, learnt from what became of earlier ones.
 
-Tokens of a main chain are told apart by origin, by the length of the match behind the
-draft, and by their place. A side branch begins where the tokens before it, those with the
-same parent, are wrong: its chance is learnt among just those cases, by how many came
-before it. So the chances of all tokens that follow one never add up to more than one.
+Where a drafter says how likely it thinks each token is, what is learnt is how far that can
+be trusted, by origin and by what it said. Else the tokens of a main chain are told apart by
+origin, by the length of the match behind the draft, and by their place. A side branch
+begins where the tokens before it, those with the same parent, are wrong: its chance is
+learnt among just those cases. So the chances of all tokens that follow one never add up to
+more than one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from drafters.core import Draft
@@ -50,12 +52,12 @@ class Place(NamedTuple):
     Attributes:
         kind: of the draft or the branch.
         step: index into `STEPS`.
-        confidence: prior chance of a first token.
+        prior: chance before anything is known.
     """
 
     kind: Kind
     step: int
-    confidence: float
+    prior: float
 
 
 class Acceptance:
@@ -102,10 +104,7 @@ class Acceptance:
 
     def _chance(self, place: Place) -> float:
         right, tried = self._of(place)
-        prior = PRIOR[place.step]
-        if place.step == 0:
-            prior = min(max(place.confidence, 0.05), 0.95)
-        return (right + PRIOR_WEIGHT * prior) / (tried + PRIOR_WEIGHT)
+        return (right + PRIOR_WEIGHT * place.prior) / (tried + PRIOR_WEIGHT)
 
     def _count(self, place: Place, right: bool) -> None:
         count = self._of(place)
@@ -119,8 +118,7 @@ class Acceptance:
 
 def kind_of(draft: Draft) -> Kind:
     """Return origin and match length (as doublings of certainty) of a draft."""
-    doubt = max(1.0 - draft.confidence, 2.0**-MATCH_KINDS)
-    return draft.origin, min(int(-math.log2(doubt)), MATCH_KINDS - 1)
+    return draft.origin, _certainty(draft.confidence)
 
 
 def _families(draft: Draft) -> Iterator[tuple[int, list[int], list[Place]]]:
@@ -128,20 +126,56 @@ def _families(draft: Draft) -> Iterator[tuple[int, list[int], list[Place]]]:
 
     Of equal tokens behind one only the first counts, since it is the one that is accepted.
     """
-    main, kind = main_length(draft), kind_of(draft)
-    inside: dict[int, int] = {}  # how far a token stands from the beginning of its branch
+    place_of = _said_places(draft) if draft.chances else _counted_places(draft)
     for row, following in enumerate(children_of(draft.parents, len(draft.tokens))):
         children = sorted({draft.tokens[child]: child for child in reversed(following)}.values())
-        places = []
-        for rank, child in enumerate(children):
-            if child < main:
-                places.append(Place(kind, _step(child), draft.confidence))
-                continue
-            inside[child] = inside.get(row - 1, 0) + 1 if rank == 0 else 0
-            branch = BRANCH, min(rank, BRANCH_RANKS)
-            places.append(Place(branch, _step(inside[child]), BRANCH_CONFIDENCE))
+        places = [place_of(row - 1, rank, child) for rank, child in enumerate(children)]
         if children:
             yield row - 1, children, places
+
+
+PlaceOf = Callable[[int, int, int], Place]
+"""Takes a token's parent, how many siblings stand before it, and its index."""
+
+
+def _counted_places(draft: Draft) -> PlaceOf:
+    """Tell tokens apart by where they stand."""
+    main, kind = main_length(draft), kind_of(draft)
+    inside: dict[int, int] = {}  # how far a token stands from the beginning of its branch
+
+    def place_of(parent: int, rank: int, child: int) -> Place:
+        if child < main:
+            return Place(kind, _step(child), _prior(_step(child), draft.confidence))
+        inside[child] = inside.get(parent, 0) + 1 if rank == 0 else 0
+        step = _step(inside[child])
+        return Place((BRANCH, min(rank, BRANCH_RANKS)), step, _prior(step, BRANCH_CONFIDENCE))
+
+    return place_of
+
+
+def _said_places(draft: Draft) -> PlaceOf:
+    """Tell tokens apart by how likely the drafter says they are where they are asked for."""
+    main = main_length(draft)
+    left: dict[int, float] = {}  # the chance at each parent that no child so far was right
+
+    def place_of(parent: int, rank: int, child: int) -> Place:
+        before = left.get(parent, draft.chances[parent] if parent >= 0 else 1.0)
+        left[parent] = max(before - draft.chances[child], 0.0)
+        said = min(max(draft.chances[child] / before if before > 0.0 else 0.0, 0.01), 0.99)
+        origin = draft.origin if child < main else BRANCH
+        # Doublings of certainty upwards from a half, of doubt downwards.
+        bucket = _certainty(said) if said >= 0.5 else -_certainty(1.0 - said)
+        return Place((f"said by {origin}", bucket), 0, said)
+
+    return place_of
+
+
+def _certainty(chance: float) -> int:
+    return min(int(-math.log2(max(1.0 - chance, 2.0**-MATCH_KINDS))), MATCH_KINDS - 1)
+
+
+def _prior(step: int, confidence: float) -> float:
+    return min(max(confidence, 0.05), 0.95) if step == 0 else PRIOR[step]
 
 
 def _step(place: int) -> int:

@@ -77,7 +77,7 @@ def generate(
         stats.cached_prompt_tokens = cache.length
         yield from _prefill(target, cache, prompt, stats, is_cancelled)
         if limit:
-            drafter = _drafter(request, session)
+            drafter = _drafter(request, session, target.runner.trees)
             if drafter is not None:
                 drafter.begin(_draft_context(target, request, prompt, source))
             text = TextStream(
@@ -156,10 +156,12 @@ def _wait_for_reader(
         event = Tick()
 
 
-def _drafter(request: GenerationRequest, session: DraftSession | None) -> Drafter | None:
+def _drafter(
+    request: GenerationRequest, session: DraftSession | None, trees: bool
+) -> Drafter | None:
     if not request.draft:
         return None
-    return standard(fallback=ModelDrafter(session) if session is not None else None)
+    return standard(trees, ModelDrafter(session) if session is not None else None)
 
 
 def _draft_context(

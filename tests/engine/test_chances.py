@@ -39,6 +39,33 @@ def test_chances_follow_what_was_accepted() -> None:
     assert second < 0.05
 
 
+def test_what_a_drafter_says_of_each_token_is_believed_at_first() -> None:
+    draft = Draft([1, 2, 3], "source", 0.8, None, [-1, 0, -1], [0.8, 0.6, 0.15])
+    assert Acceptance().chances(draft) == pytest.approx([0.8, 0.6, 0.15])
+
+
+def test_a_drafter_that_says_too_much_is_believed_less() -> None:
+    acceptance = Acceptance()
+    boastful = Draft([1, 2], "source", 0.9, None, (), [0.9, 0.81])
+    modest = Draft([1, 2], "source", 0.3, None, (), [0.3, 0.1])
+    for turn in range(200):
+        observe(acceptance, boastful, turn % 2)
+    # Both tokens were said to be right nine times in ten; of those seen every third was.
+    assert acceptance.chances(boastful)[0] == pytest.approx(1 / 3, abs=0.05)
+    assert acceptance.chances(modest) == pytest.approx([0.3, 0.1])
+
+
+def test_a_side_branch_is_judged_where_the_tokens_before_it_are_wrong() -> None:
+    acceptance = Acceptance()
+    draft = Draft([1, 2], "source", 0.6, None, [-1, -1], [0.6, 0.2])
+    for _ in range(100):
+        acceptance.observe(draft, [0, 1], [1], WRONG)
+        for _ in range(3):
+            acceptance.observe(draft, [0, 1], [0], WRONG)
+    # The first is right three times in four, the second always when the first is not.
+    assert acceptance.chances(draft) == pytest.approx([0.75, 0.25], abs=0.03)
+
+
 def test_what_came_behind_the_first_refusal_teaches_nothing() -> None:
     acceptance = Acceptance()
     draft = Draft(list(range(20)), "source", 0.9)
