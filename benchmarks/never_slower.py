@@ -89,22 +89,25 @@ def explained(pairs: Sequence[Pair]) -> list[str]:
 
 
 def _account(answers: Sequence[Answer]) -> str:
-    single = [p.seconds for answer in answers for p in answer.passes if p.rows == 1]
-    longer = [p for answer in answers for p in answer.passes if p.rows > 1]
-    stats = [answer.stats for answer in answers if answer.stats]
-    tokens = sum(one.tokens for one in stats)
+    passes = [one for answer in answers for one in answer.passes]
+    tokens = sum(answer.tokens for answer in answers)
     drafters = sum(answer.drafter_seconds for answer in answers)
-    said = f"{tokens} tokens; {len(single)} passes of 1 row"
-    if single:
-        said += f", median {1000 * statistics.median(single):.1f} ms"
-    if longer:
-        seconds = statistics.median(p.seconds for p in longer)
+    said = f"{tokens} tokens; drafters {1000 * drafters / tokens:.2f} ms a token; passes: "
+    said += ", ".join(
+        f"{len(seen)} of {rows} rows ({1000 * statistics.median(p.seconds for p in seen):.0f} ms)"
+        for rows in sorted({p.rows for p in passes})
+        if (seen := [p for p in passes if p.rows == rows])
+    )
+    single = [p.seconds for p in passes if p.rows == 1]
+    longer = [p for p in passes if p.rows > 1]
+    if single and longer:
+        # What the tokens of longer passes would have taken one by one, less what they took.
+        gained = sum((p.accepted + 1) * statistics.median(single) - p.seconds for p in longer)
         said += (
-            f"; {len(longer)} of {sum(p.rows for p in longer) / len(longer):.1f} rows, "
-            f"median {1000 * seconds:.1f} ms, {sum(one.accepted for one in stats)} of "
-            f"{sum(one.drafted for one in stats)} drafted tokens accepted"
+            f"; {sum(p.accepted for p in longer)} of {sum(p.rows - 1 for p in longer)} drafted "
+            f"tokens right, which gained {1000 * gained / tokens:.1f} ms a token"
         )
-    return f"{said}; drafters {1000 * drafters / tokens:.2f} ms a token"
+    return said
 
 
 if __name__ == "__main__":

@@ -32,10 +32,11 @@ STRETCH = 8
 
 
 class OnePass(NamedTuple):
-    """Rows of a pass and its seconds, the drafter's not included."""
+    """Rows of a pass, its seconds without the drafter's, and how many drafted tokens were right."""
 
     rows: int
     seconds: float
+    accepted: int = 0
 
 
 @dataclass(slots=True)
@@ -134,7 +135,7 @@ def _watched(answer: Answer) -> Iterator[None]:
             context: int,
             seconds: float,
         ) -> None:
-            answer.passes.append(OnePass(len(verified) + 1, seconds))
+            answer.passes.append(OnePass(len(verified) + 1, seconds, len(path)))
             super().observe(draft, verified, path, next_token, context, seconds)
 
     generation._drafter, generation.WindowPolicy = watched_drafter, WatchedPolicy  # type: ignore

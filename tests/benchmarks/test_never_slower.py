@@ -48,7 +48,7 @@ def test_both_kinds_are_compared_and_explained_and_texts_are_seen_to_be_equal(ti
     assert len(found["medians"]["values"]) == 2
     assert found["worst"] == max(found["medians"]["values"])
     assert err.count("  with drafts: 12 tokens; ") == 2
-    assert err.count("  without: 12 tokens; 12 passes of 1 row, ") == 2
+    assert err.count("  without: 12 tokens; drafters 0.00 ms a token; passes: 12 of 1 rows (") == 2
 
 
 def test_passes_and_the_drafters_time_are_counted_for_the_answer_they_belong_to(tiny) -> None:
@@ -85,6 +85,19 @@ def test_the_exit_code_tells_a_median_over_the_aim_where_asked(
     assert never_slower.main(arguments, Scripted(slower)) == code
     word = "reached" if slower < never_slower.AIM else "MISSED"
     assert f"worst {slower:.3f}; aim: at most 1.02: {word}" in capsys.readouterr().out
+
+
+def test_what_longer_passes_gain_is_told_beside_single_ones() -> None:
+    passes = [OnePass(1, 0.1), OnePass(1, 0.1), OnePass(4, 0.15, 2), OnePass(2, 0.12, 0)]
+    drafted = Answer(iter(()), passes=passes, tokens=6, drafter_seconds=0.006)
+    plain = Answer(iter(()), passes=[OnePass(1, 0.1)], tokens=6)
+    # 3 tokens in 0.15 s and one in 0.12 s, where one takes 0.1 s: 0.13 s for 6 tokens.
+    assert never_slower.explained([Pair(drafted, plain)]) == [
+        "with drafts: 6 tokens; drafters 1.00 ms a token; passes: 2 of 1 rows (100 ms), 1 of 2 "
+        "rows (120 ms), 1 of 4 rows (150 ms); 2 of 4 drafted tokens right, which gained 21.7 ms "
+        "a token",
+        "without: 6 tokens; drafters 0.00 ms a token; passes: 1 of 1 rows (100 ms)",
+    ]
 
 
 def test_texts_that_differ_are_always_a_failure(capsys) -> None:
