@@ -69,7 +69,9 @@ def main() -> None:
 
     import torch
     from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     if hasattr(os, "sched_getaffinity"):
         torch.set_num_threads(len(os.sched_getaffinity(0)))
     folder, prompt, tokens = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
