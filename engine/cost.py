@@ -15,8 +15,16 @@ from typing import NamedTuple
 WINDOWS = (1, 2, 4, 8, 16, 32, 64, 128)
 CONTEXTS = (64, 512, 2048)
 
-LEARNING = 0.1
-"""Share of a pass's own time in the running correction of its window size."""
+PACE = 0.2
+"""Share of a pass's own time in the running correction of all windows."""
+
+LEARNING = 0.03
+"""The same for the window that it had, of what is then left to explain. Slow: while other
+work wants the cores all passes take longer, and a window that happens to run just then must
+not look dear beside one that does not."""
+
+BRANCH_LEARNING = 0.1
+"""The same for what a side branch adds."""
 
 BRANCH_FADING = 0.01
 """Share of the cost of side branches that is forgotten in a pass without any."""
@@ -74,6 +82,7 @@ class CostModel:
             below = [max(pair) for pair in zip(row, below, strict=True)]
             self._rows.append(below)
         self._factors = [1.0] * len(self._windows)
+        self._pace = 1.0
         self.branch = 0.0
 
     def seconds(self, window: int, context: int) -> float:
@@ -84,7 +93,7 @@ class CostModel:
         """Return the seconds of passes of 1, 2, ..., `longest` rows over `context` tokens."""
         corrected = accumulate(
             (
-                factor * _line(self._contexts, [row[i] for row in self._rows], context)
+                self._pace * factor * _line(self._contexts, [row[i] for row in self._rows], context)
                 for i, factor in enumerate(self._factors)
             ),
             max,
@@ -99,12 +108,14 @@ class CostModel:
             return
         ratio = min(max(seconds / expected, LIMITS[0]), LIMITS[1])
         if branches:
-            self.branch += LEARNING * ((ratio - 1.0) / branches - self.branch)
+            self.branch += BRANCH_LEARNING * ((ratio - 1.0) / branches - self.branch)
             self.branch = min(max(self.branch, 0.0), MOST_BRANCH)
             return
         # Other passes make it fade, so that branches are tried again.
         self.branch *= 1.0 - BRANCH_FADING
-        step = 1.0 + LEARNING * (ratio - 1.0)
+        pace = 1.0 + PACE * (ratio - 1.0)
+        self._pace *= pace
+        step = 1.0 + LEARNING * (ratio / pace - 1.0)
         # Both windows that the pass stands between, each by how near it is.
         low, share = _place(self._windows, window)
         self._factors[low] *= step ** (1.0 - share)
@@ -112,7 +123,7 @@ class CostModel:
             self._factors[low + 1] *= step**share
 
     def points(self) -> list[PassPoint]:
-        """Return the measured points, with what was learnt since."""
+        """Return the measured points, with what was learnt of single windows since."""
         return [
             p._replace(seconds=p.seconds * self._factors[self._windows.index(p.window)])
             for p in self._points
