@@ -32,6 +32,7 @@ from engine.int8.model import begin_packing, can_run_int8, load_int8_model, make
 from engine.int8.packing import Packing
 from engine.int8.runner import Int8Runner
 from engine.layers import MODEL_TYPES
+from engine.memory import without_collecting
 from engine.placement import Placement, placed
 from engine.runner import Runner
 from engine.window import Acceptance
@@ -95,7 +96,7 @@ def load_model(
     """
     _use_all_cores()
     place = placed(device)
-    with _loading_errors(name, place.device), ExitStack() as stack:
+    with _loading_errors(name, place.device), without_collecting(), ExitStack() as stack:
         packing = None
         if place.device.type == "cpu" and _may_be_int8(dtype, runner):
             # Before anything else, because it goes on beside the slow imports that follow.

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _TEXTS = ("out of memory", "can't allocate memory", "not enough memory")
 
@@ -26,3 +29,15 @@ def give_back_free_memory() -> None:
     except (AttributeError, OSError, TypeError):  # another C library
         return
     trim(0)
+
+
+@contextmanager
+def without_collecting() -> Iterator[None]:
+    """Let Python look for garbage later: a tokenizer makes a million objects, none of it."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

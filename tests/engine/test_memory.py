@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 
 import pytest
 
-from engine.memory import give_back_free_memory
+from engine.memory import give_back_free_memory, without_collecting
 
 
 def test_free_memory_is_given_back_where_the_c_library_can(monkeypatch) -> None:
@@ -25,3 +26,20 @@ def test_another_c_library_is_no_trouble(monkeypatch, error) -> None:
 
     monkeypatch.setattr(ctypes, "CDLL", missing)
     give_back_free_memory()
+
+
+def test_garbage_is_looked_for_again_afterwards_also_after_an_error() -> None:
+    with pytest.raises(KeyError), without_collecting():
+        assert not gc.isenabled()
+        raise KeyError
+    assert gc.isenabled()
+
+
+def test_where_nobody_looks_for_garbage_nobody_begins_to() -> None:
+    gc.disable()
+    try:
+        with without_collecting():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
