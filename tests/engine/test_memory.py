@@ -29,9 +29,16 @@ def test_another_c_library_is_no_trouble(monkeypatch, error) -> None:
 
 
 def test_garbage_is_looked_for_again_afterwards_also_after_an_error() -> None:
-    with pytest.raises(KeyError), without_collecting():
-        assert not gc.isenabled()
-        raise KeyError
+    seen = []
+
+    def fail() -> None:
+        with without_collecting():
+            seen.append(gc.isenabled())
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert seen == [False]
     assert gc.isenabled()
 
 
