@@ -88,11 +88,11 @@ def test_exactness_sees_a_token_that_differs(own_edits, tmp_path, capsys, monkey
     own_edits.write_text(text)
     # A runner whose rows do depend on the window: the draft's length shifts the logits.
     verify = EagerRunner.verify
-    monkeypatch.setattr(
-        EagerRunner,
-        "verify",
-        lambda self, cache, tokens: verify(self, cache, tokens).roll(len(tokens) - 1, dims=-1),
-    )
+
+    def shifted(self, cache, tokens, parents=()):
+        return verify(self, cache, tokens, parents).roll(len(tokens) - 1, dims=-1)
+
+    monkeypatch.setattr(EagerRunner, "verify", shifted)
     folder = str(save_tiny_model(tmp_path / "tiny"))
     options = ["--model", folder, "--items", "1", "--tokens", "30", "--dtype", "float32"]
     assert exactness.main(options) == 1

@@ -67,8 +67,9 @@ def attacked(
         draft = adversary.choices(range(3, 280), k=length)
         right = adversary.randint(0, length)
         draft[:right] = likely[len(answer) : len(answer) + right]
-        tokens, accepted, margins = runner.verify_greedy(cache, [last, *draft])
+        tokens, accepted, margins, path = runner.verify_greedy(cache, [last, *draft])
         assert (len(tokens), len(margins)) == (accepted + 1, accepted + 1)
+        assert path == list(range(accepted))
         cache.rollback(length - accepted)
         answer += tokens
         last = tokens[-1]

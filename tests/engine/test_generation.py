@@ -244,7 +244,7 @@ def test_cancelling_after_any_pass_over_a_tree_leaves_the_next_answer_right(
         for place, request in enumerate(requests):
             deltas = generate(tiny_target, None, prefix, request, lambda: False)
             for _ in range(seed + 4):
-                next(deltas)
+                next(deltas, None)
             deltas.close()
             text, end, _ = run(tiny_target, request, prefix)
             assert text == expected[place]
