@@ -164,10 +164,13 @@ class KVCache:
             same += 1
         moved = [start + row for row in path[same:]]
         if moved:
-            for layer in self.layers:
-                layer.move(moved, start + same)
+            self._move(moved, start + same)
             self.tokens[start + same : start + len(path)] = [self.tokens[slot] for slot in moved]
         self.rollback(self.length - start - len(path))
+
+    def _move(self, slots: Sequence[int], start: int) -> None:
+        for layer in self.layers:
+            layer.move(slots, start)
 
     @property
     def bytes(self) -> int:

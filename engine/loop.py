@@ -88,8 +88,8 @@ def _verified(
 ) -> Verdict:
     """Run one window; on a device that can, compare there, so that no logits travel."""
     greedy = sampling.is_greedy and not sampling.changes_logits
-    if greedy and isinstance(runner, GreedyRunner) and not parents:
-        return runner.verify_greedy(cache, window)
+    if greedy and isinstance(runner, GreedyRunner):
+        return runner.verify_greedy(cache, window, parents)
     history = [*cache.tokens, window[0]]
     logits = runner.verify(cache, window, parents)
     return accept(logits, window[1:], history, sampling, parents)

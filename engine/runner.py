@@ -80,6 +80,8 @@ class Runner(Protocol):
 class GreedyRunner(Protocol):
     """A runner that accepts greedily where the logits are, and brings back only the verdict."""
 
-    def verify_greedy(self, cache: KVCache, tokens: Sequence[int]) -> Verdict:
+    def verify_greedy(
+        self, cache: KVCache, tokens: Sequence[int], parents: Sequence[int] = ()
+    ) -> Verdict:
         """Append the last token and a draft; the caller rolls back what was refused."""
         ...

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from engine.cuda.views import Views, gathered, put_in
+
 BLOCK = 256
 """Slots a block; every rung of the context ladder is a multiple of it."""
 
@@ -25,6 +27,7 @@ def static_attention(
     value: torch.Tensor,
     attention_mask: torch.Tensor,
     scaling: float | None = None,
+    views: Views | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
     """Attention in transformers' interface, in float32 whatever the model's dtype is.
@@ -36,6 +39,7 @@ def static_attention(
         value: likewise.
         attention_mask: bool `[rows, slots]`, True where a row sees a slot; each row sees one.
         scaling: factor of the scores; 1 / sqrt(head_dim) where None.
+        views: of a pass over a token tree: what some rows have in the slots instead.
         kwargs: not used.
 
     Returns:
@@ -53,11 +57,19 @@ def static_attention(
     hidden = ~attention_mask.view(rows, blocks, BLOCK).transpose(0, 1)
 
     scores = torch.matmul(q, k.transpose(-1, -2)).view(kv_heads, blocks, group, rows, BLOCK)
+    if views is not None:
+        part = torch.matmul(q, gathered(k, views).transpose(-1, -2))
+        put_in(scores, part.view(kv_heads, -1, group, rows, BLOCK), views)
     scores.masked_fill_(hidden[None, :, None], float("-inf"))
     weights = (scores - scores.amax(dim=(1, 4), keepdim=True)).exp_()
     sums = added_in_pairs(weights.sum(dim=-1))
-    output = added_in_pairs(torch.matmul(weights.view(kv_heads, blocks, group * rows, BLOCK), v))
-    output = output.view(kv_heads * group, rows, size) / sums.view(heads, rows, 1)
+    weights = weights.view(kv_heads, blocks, group * rows, BLOCK)
+    output = torch.matmul(weights, v)
+    if views is not None:
+        seen = weights.index_select(1, views.blocks).repeat(1, len(views.slots), 1, 1)
+        part = torch.matmul(seen, gathered(v, views)).view(kv_heads, -1, group, rows, size)
+        put_in(output.view(kv_heads, blocks, group, rows, size), part, views)
+    output = added_in_pairs(output).view(kv_heads * group, rows, size) / sums.view(heads, rows, 1)
     return output.transpose(0, 1)[None].to(query.dtype), None
 
 

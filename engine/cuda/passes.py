@@ -12,12 +12,17 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
+from engine.cuda.attention import BLOCK
+from engine.cuda.views import Views, packed, unpacked
 from engine.cuda.workspace import Workspace
 from engine.layers import Rotation
-from engine.sampling.accept import Verdict
+from engine.sampling.accept import Verdict, greedy_path
+from engine.tree import Tree, children_of
 
-RunLayer = Callable[[Any, torch.Tensor, Rotation, "Slots", torch.Tensor], torch.Tensor]
-"""Maps hidden states through one layer, over slots and with a mask `[rows, slots]`."""
+RunLayer = Callable[
+    [Any, torch.Tensor, Rotation, "Slots", torch.Tensor, "Views | None"], torch.Tensor
+]
+"""Maps hidden states through one layer, over slots, with a mask `[rows, slots]` and views."""
 
 
 class Slots(NamedTuple):
@@ -57,6 +62,7 @@ class StaticPass:
         rows, slots: the shape.
         run_layer: runs one of its layers.
         capture: makes it repeatable.
+        views: side branches of the token trees that it runs; 0 for a pass over chains.
     """
 
     def __init__(
@@ -67,6 +73,7 @@ class StaticPass:
         slots: int,
         run_layer: RunLayer,
         capture: Capture,
+        views: int = 0,
     ) -> None:
         device = workspace.states.device
         self._model = model
@@ -74,32 +81,43 @@ class StaticPass:
         self._run_layer = run_layer
         self._all_slots = torch.arange(slots, device=device)
         self._rows = torch.arange(rows, device=device)
-        # One buffer, so that one copy brings everything in: start, number of rows, ids.
-        self._input = torch.zeros(rows + 2, dtype=torch.long, device=device)
+        self._slots = slots
+        self._views = views
+        # One buffer, so that one copy brings everything in: start, number of rows, ids, tree.
+        size = 2 + rows + (rows * (2 + views) if views else 0)
+        self._input = torch.zeros(size, dtype=torch.long, device=device)
         pinned = device.type == "cuda"
-        self._input_here = torch.zeros(rows + 2, dtype=torch.long, pin_memory=pinned)
+        self._input_here = torch.zeros(size, dtype=torch.long, pin_memory=pinned)
         self._logits = torch.empty(0)
         self._verdict = torch.empty(0)
         self._verdict_here = torch.zeros(2 * rows + 1, dtype=torch.float64, pin_memory=pinned)
         self._done = torch.cuda.Event() if device.type == "cuda" else None
         self._repeat = capture(self._work)
 
-    def run(self, start: int, tokens: Sequence[int]) -> torch.Tensor:
+    def run(self, start: int, tokens: Sequence[int], tree: Tree | None = None) -> torch.Tensor:
         """Run `tokens` at slots `start`, `start + 1`, ...; return a row of logits for each."""
-        self._begin(start, tokens)
+        self._begin(start, tokens, tree)
         return self._logits[: len(tokens)].clone()
 
-    def run_greedy(self, start: int, tokens: Sequence[int]) -> Verdict:
+    def run_greedy(
+        self,
+        start: int,
+        tokens: Sequence[int],
+        tree: Tree | None = None,
+        parents: Sequence[int] = (),
+    ) -> Verdict:
         """Run the last token and a draft; return what greedy acceptance gives.
 
         One copy brings the verdict here, and its arrival is all that is waited for.
         """
-        self._begin(start, tokens)
+        self._begin(start, tokens, tree)
         self._verdict_here.copy_(self._verdict, non_blocking=True)
         if self._done is not None:
             self._done.record()
             self._done.synchronize()
         rows = len(self._rows)
+        if tree is not None:
+            return self._walked(tokens[1:], parents)
         accepted = int(self._verdict_here[0])
         emitted = slice(1, accepted + 2)
         margins = slice(1 + rows, accepted + 2 + rows)
@@ -110,28 +128,47 @@ class StaticPass:
             list(range(accepted)),
         )
 
-    def _begin(self, start: int, tokens: Sequence[int]) -> None:
+    def _walked(self, drafted: Sequence[int], parents: Sequence[int]) -> Verdict:
+        """Accept the path through a tree; the target's own token at each row is here."""
+        said, margins = self._verdict_here[1:].view(2, -1).tolist()
+        chosen = [int(token) for token in said]
+        path = greedy_path(chosen, drafted, children_of(parents, len(drafted)))
+        rows = [0, *(node + 1 for node in path)]
+        return Verdict(
+            [chosen[row] for row in rows], len(path), [margins[row] for row in rows], path
+        )
+
+    def _begin(self, start: int, tokens: Sequence[int], tree: Tree | None) -> None:
         # The buffer here is free: the pass that read it last has been waited for by whoever
         # used its result, or stands before this one's copy in the same stream.
         if self._done is not None:
             self._done.synchronize()
         self._input_here[0], self._input_here[1] = start, len(tokens)
         self._input_here[2 : 2 + len(tokens)] = torch.tensor(list(tokens))
+        if tree is not None:
+            rows = len(self._rows)
+            self._input_here[2 + rows :] = torch.tensor(packed(tree, rows, self._views))
         self._input.copy_(self._input_here, non_blocking=True)
         self._repeat()
         if self._done is not None:
             self._done.record()
 
     def _work(self) -> None:
-        start, count, ids = self._input[0], self._input[1], self._input[2:]
+        rows = len(self._rows)
+        start, count, ids = self._input[0], self._input[1], self._input[2 : 2 + rows]
         decoder = self._model.model
         with torch.inference_mode():
             slots = Slots(self._states, start + self._rows)
+            depths, views = self._rows, None
+            if self._views:
+                tree = self._input[2 + rows :]
+                depths, views = unpacked(tree, start, rows, self._slots, BLOCK)
+            positions = start + depths
             hidden = decoder.embed_tokens(ids[None])
-            rotation = decoder.rotary_emb(hidden, slots.rows[None])
-            sees = self._all_slots <= slots.rows[:, None]
+            rotation = decoder.rotary_emb(hidden, positions[None])
+            sees = self._all_slots <= positions[:, None]
             for layer in decoder.layers:
-                hidden = self._run_layer(layer, hidden, rotation, slots, sees)
+                hidden = self._run_layer(layer, hidden, rotation, slots, sees, views)
             logits = self._model.lm_head(decoder.norm(hidden))[0]
             verdict = packed_verdict(logits, ids, count)
         self._logits, self._verdict = logits, verdict

@@ -18,11 +18,13 @@ from transformers import AttentionInterface
 from engine import layers
 from engine.cuda.attention import BLOCK, static_attention
 from engine.cuda.passes import Capture, Slots, StaticPass
+from engine.cuda.views import Views, kinds_of
 from engine.cuda.workspace import SequenceCache, Workspace
 from engine.eager import cache_argument
 from engine.kv_cache import KVCache
 from engine.probe import PassProbe
 from engine.sampling.accept import Verdict
+from engine.tree import Tree, tree_of
 
 STATIC = "redraft_static"
 
@@ -61,7 +63,7 @@ class CudaGraphRunner:
 
     name = "cuda-graphs"
     exact = True
-    trees = False
+    trees = True
     prefill_chunk = PREFILL_LADDER[-1]
 
     def __init__(
@@ -100,7 +102,7 @@ class CudaGraphRunner:
         self._capture = capture or (CudaCapture() if self._device.type == "cuda" else repeated)
         self._cache_argument = cache_argument(model)
         self._run = torch.compile(self._run_layer) if compile else self._run_layer
-        self._passes: dict[tuple[int, int], StaticPass] = {}
+        self._passes: dict[tuple[int, int, int], StaticPass] = {}
 
     def new_cache(self, capacity: int, exact: bool = True) -> SequenceCache:
         """Return an empty sequence."""
@@ -119,9 +121,15 @@ class CudaGraphRunner:
     def verify(
         self, cache: KVCache, tokens: Sequence[int], parents: Sequence[int] = ()
     ) -> torch.Tensor:
-        """Append `tokens`, a chain; return one row of logits for each."""
-        assert not parents
+        """Append `tokens`; return one row of logits for each."""
         longest = self._exact_rows if cache.exact else LADDER[-1]
+        tree = tree_of(parents)
+        if tree is not None:
+            if len(tokens) > longest:
+                raise ValueError(f"a tree of {len(tokens)} rows, where {longest} is the most")
+            logits = self._window(cache, len(tokens), tree).run(cache.length, tokens, tree)
+            cache.tokens.extend(tokens)
+            return logits
         parts = []
         for first in range(0, len(tokens), longest):
             part = tokens[first : first + longest]
@@ -129,12 +137,16 @@ class CudaGraphRunner:
             cache.tokens.extend(part)
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def verify_greedy(self, cache: KVCache, tokens: Sequence[int]) -> Verdict:
+    def verify_greedy(
+        self, cache: KVCache, tokens: Sequence[int], parents: Sequence[int] = ()
+    ) -> Verdict:
         """Append the last token and a draft; accept greedily on the device.
 
         The caller rolls back what was refused, as after `verify`.
         """
-        verdict = self._window(cache, len(tokens)).run_greedy(cache.length, tokens)
+        tree = tree_of(parents)
+        one = self._window(cache, len(tokens), tree)
+        verdict = one.run_greedy(cache.length, tokens, tree, parents)
         cache.tokens.extend(tokens)
         return verdict
 
@@ -149,28 +161,29 @@ class CudaGraphRunner:
         rotation: layers.Rotation,
         slots: Slots,
         sees: torch.Tensor,
+        views: Views | None = None,
     ) -> torch.Tensor:
         return layer(
             hidden,
             attention_mask=sees,
+            views=views,
             position_embeddings=rotation,
             use_cache=True,
             **{self._cache_argument: slots},
         )
 
-    def _window(self, cache: KVCache, rows: int) -> StaticPass:
-        if cache.exact:
-            return self._pass_for(cache, self._exact_rows)
-        return self._pass_for(cache, next(rung for rung in LADDER if rung >= rows))
+    def _window(self, cache: KVCache, rows: int, tree: Tree | None = None) -> StaticPass:
+        rows = self._exact_rows if cache.exact else next(r for r in LADDER if r >= rows)
+        return self._pass_for(cache, rows, 0 if tree is None else kinds_of(tree, rows))
 
-    def _pass_for(self, cache: KVCache, rows: int) -> StaticPass:
+    def _pass_for(self, cache: KVCache, rows: int, views: int = 0) -> StaticPass:
         assert isinstance(cache, SequenceCache)
         self._workspace.bring_in(cache)
-        shape = rows, min(_rung(cache.length + rows), self._workspace.slots)
+        shape = rows, min(_rung(cache.length + rows), self._workspace.slots), views
         made = self._passes.get(shape)
         if made is None:
             made = self._passes[shape] = StaticPass(
-                self._model, self._workspace, *shape, self._run, self._capture
+                self._model, self._workspace, *shape[:2], self._run, self._capture, views
             )
         return made
 

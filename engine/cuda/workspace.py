@@ -10,6 +10,7 @@ would cost memory and seconds of capturing each.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 
 import torch
 
@@ -91,6 +92,13 @@ class SequenceCache(KVCache):
         """Drop the last `count` tokens; copies nothing."""
         super().rollback(count)
         self.stored_tokens = min(self.stored_tokens, self.length)
+
+    @torch.inference_mode()  # as the passes were that wrote them
+    def _move(self, slots: Sequence[int], start: int) -> None:
+        assert self._workspace.holds(self)
+        states = self._workspace.states
+        states[..., start : start + len(slots), :] = states[..., list(slots), :]
+        self.stored_tokens = min(self.stored_tokens, start)
 
     @property
     def bytes(self) -> int:

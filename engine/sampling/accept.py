@@ -94,15 +94,29 @@ def accept(
     return Verdict(tokens, len(path), margins, path)
 
 
-def _greedy(
-    logits: torch.Tensor, drafted: Sequence[int], children: Sequence[Sequence[int]]
-) -> Verdict:
-    chosen = logits.argmax(dim=-1).tolist()
+def greedy_path(
+    chosen: Sequence[int], drafted: Sequence[int], children: Sequence[Sequence[int]]
+) -> list[int]:
+    """Return the drafted tokens' indices on the path that the target says.
+
+    Args:
+        chosen: the target's own token at each row.
+        drafted: the draft.
+        children: the drafted tokens that follow each row.
+    """
     path: list[int] = []
     node = _with_token(children[0], drafted, chosen[0])
     while node is not None:
         path.append(node)
         node = _with_token(children[node + 1], drafted, chosen[node + 1])
+    return path
+
+
+def _greedy(
+    logits: torch.Tensor, drafted: Sequence[int], children: Sequence[Sequence[int]]
+) -> Verdict:
+    chosen = logits.argmax(dim=-1).tolist()
+    path = greedy_path(chosen, drafted, children)
     rows = [0, *(node + 1 for node in path)]
     tokens = [chosen[row] for row in rows]
     if logits.shape[-1] < 2:

@@ -241,7 +241,7 @@ def test_without_the_promise_the_shortest_pass_that_fits_runs(rows, rung) -> Non
     cache = read(runner, ids_of(20, 28), exact=False)
     runner._passes.clear()
     fast = runner.verify(cache, ids_of(rows, 29))
-    assert list(runner._passes) == [(rung, 1024)]
+    assert list(runner._passes) == [(rung, 1024, 0)]
     exact = runner.verify(read(runner, ids_of(20, 28)), ids_of(rows, 29))
     torch.testing.assert_close(fast, exact, rtol=1e-3, atol=1e-3)
     assert rung in LADDER
