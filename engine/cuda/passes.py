@@ -184,11 +184,14 @@ def packed_verdict(logits: torch.Tensor, ids: torch.Tensor, count: torch.Tensor)
 
     Returns:
         `[1 + 2 * rows]`: how many drafted tokens are accepted, the target's own token at
-        each row, and the distance of the two best logits there.
+        each row, and the distance of the two best logits there, `inf` where there is one.
     """
-    best, own = logits.float().topk(2, dim=-1)
+    # Not topk, which of equal logits may choose another than argmax does elsewhere.
+    own = logits.argmax(dim=-1)
+    best = logits.gather(-1, own[:, None])[:, 0]
+    second = logits.scatter(-1, own[:, None], float("-inf")).amax(dim=-1)
     rows = torch.arange(1, len(ids), device=ids.device)
-    right = (own[:-1, 0] == ids[1:]) & (rows < count)
+    right = (own[:-1] == ids[1:]) & (rows < count)
     accepted = right.long().cumprod(dim=0).sum()
-    margins = best[:, 0] - best[:, 1]
-    return torch.cat((accepted[None].double(), own[:, 0].double(), margins.double()))
+    margins = best.float() - second.float()
+    return torch.cat((accepted[None].double(), own.double(), margins.double()))

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from engine.cuda.attention import BLOCK, added_in_pairs, static_attention
 from engine.cuda.passes import StaticPass, packed_verdict
@@ -219,6 +221,31 @@ def test_rows_that_fill_a_pass_up_are_never_accepted() -> None:
     packed = packed_verdict(logits, ids, torch.tensor(3))
     assert packed[0] == 2
     assert packed[1:9].tolist() == [0.0] * 8
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_the_verdict_is_that_of_the_logits_where_tokens_are_equally_likely_too(data) -> None:
+    rows, vocabulary = data.draw(st.integers(1, 8)), data.draw(st.sampled_from([1, 2, 5, 70]))
+    dtype = data.draw(st.sampled_from([torch.float32, torch.bfloat16]))
+    # Few different values, so that the best one is often there twice.
+    generator = torch.Generator().manual_seed(data.draw(st.integers(0, 1000)))
+    logits = torch.randint(-2, 3, (rows, vocabulary), generator=generator).to(dtype)
+    own = logits.argmax(dim=-1).tolist()
+    count = data.draw(st.integers(1, rows))
+    right = data.draw(st.integers(0, count - 1))
+    wrong = st.lists(
+        st.integers(0, vocabulary - 1), min_size=count - 1 - right, max_size=count - 1 - right
+    )
+    draft = own[:right] + data.draw(wrong)
+    # What fills the pass up is what the target would say.
+    ids = torch.tensor([0, *draft, *own[count - 1 : rows - 1]])
+    packed = packed_verdict(logits, ids, torch.tensor(count)).tolist()
+    expected = accept(logits[:count], draft, [0], GREEDY)
+    accepted = int(packed[0])
+    assert accepted == expected.accepted
+    assert packed[1 : accepted + 2] == expected.tokens
+    assert packed[1 + rows : accepted + 2 + rows] == expected.margins
 
 
 def test_one_copy_in_and_one_out_is_all_that_a_greedy_pass_moves(monkeypatch) -> None:
