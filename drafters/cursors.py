@@ -63,7 +63,7 @@ def source_cursors(
     line = int(at_line_start)
     place, _, run = beam[0]
     cursors = [
-        Cursor(source, h.place, h.run, hypothesis_feature(rank, h.run, line))
+        Cursor(source, h.place, h.run, hypothesis_feature(min(rank, 3), h.run, line))
         for rank, h in enumerate(beam[:HYPOTHESES])
     ]
     if projector is not None and place < len(source):
@@ -81,8 +81,8 @@ def source_cursors(
                     "memory",
                 )
             )
-    since = since_step(alignment.unmatched if len(beam) > 1 else 0)
-    if alignment.unmatched == 0 and run >= 4:
+    since = since_step(alignment.unmatched)
+    if alignment.is_firm and run >= 8:
         return cursors
     cursors += _near_divergence(alignment, line_starts, since, line)
     if text is not None and projector is not None:
@@ -114,8 +114,11 @@ def _near_divergence(
     places += [
         (place, 3 + step) for step, place in enumerate(line_starts[behind : behind + LINES_AHEAD])
     ]
-    # The line itself once more, and the one before it: something was put between.
-    places += [(line_starts[behind - back], 7 + back) for back in (1, 2) if behind - back >= 0]
+    # The line itself once more: something was put before it.
+    if behind:
+        places.append((line_starts[behind - 1], 8))
+    if alignment.earlier != here:
+        places.append((alignment.earlier, 9))
     return [Cursor(source, place, 0, anchor_feature(which, since, line)) for place, which in places]
 
 

@@ -19,12 +19,16 @@ from drafters.odds import (
     NAMED,
     NONE,
     RECENT,
+    USUAL,
+    USUAL_PAIR,
     Odds,
     Outlook,
     share_step,
     small_share_step,
 )
 
+STATIC1={}
+STATIC2={}
 FOLLOWERS = 24
 """Occurrences of the last token or pair that are counted, latest first."""
 
@@ -117,10 +121,14 @@ class Forecaster:
         common = self._history.commonest_after_kind(last)
         for token, share in common[: COMMONEST if at_root else KIND_DEEP]:
             features.setdefault(token, []).append(AFTER_KIND + small_share_step(share))
+        for token, step in STATIC1.get(last, ()):
+            features.setdefault(token, []).append(USUAL + step)
+        for token, step in STATIC2.get(before << 32 | last, ()):
+            features.setdefault(token, []).append(USUAL_PAIR + step)
         if self._named:
             for token in self._named & features.keys():
                 features[token].append(NAMED)
-        none = NONE + min(since, 3) * 2 + self._lexicon.ends_line(last)
+        none = NONE + (min(since, 3) * 2 + self._lexicon.ends_line(last)) * 2 + at_root
         return Forecast(self._odds.outlook(features, none), following, found)
 
     def _matched(

@@ -56,8 +56,12 @@ INSIDE = _layout.take(4 * 4 * 2)
 """The source goes on so from inside a token: where, tokens since the divergence, ..."""
 CHANGED = _layout.take(9)
 """The source, as the memory changes it, goes on so: chance of the rule; last: no choice."""
-NONE = _layout.take(4 * 2)
-"""None of them: tokens since the divergence, at a line's start."""
+NONE = _layout.take(4 * 2 * 2)
+"""None of them: tokens since the divergence, at a line's start, at the root."""
+USUAL = _layout.take(8)
+"""Its share among the followers of the last token in code at large."""
+USUAL_PAIR = _layout.take(8)
+"""Its share among the followers of the last pair in code at large."""
 SIZE = _layout.size
 
 LENGTH_STEP = tuple(
@@ -119,9 +123,9 @@ class Odds:
         rate: step of learning; 0 learns nothing.
     """
 
-    def __init__(self, weights: Sequence[float], rate: float = RATE) -> None:
+    def __init__(self, weights: Sequence[float], rate: float | None = None) -> None:
         self.weights = list(weights)
-        self._rate = rate
+        self._rate = RATE if rate is None else rate
 
     def outlook(self, features: dict[int, list[int]], none: int) -> Outlook:
         """Return the chances of all candidates."""

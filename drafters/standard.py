@@ -119,7 +119,7 @@ class StandardDrafter:
             tree.follow_from_root(cursors[-1])
             return _draft(tree, cursors, 0.97)
         before = history[-2] if len(history) > 1 else -1
-        since = self._since()
+        since = self._alignment.unmatched
         forecast = self._forecaster.look(
             cursors, matches(self._history, CANDIDATES), last, before, since, True
         )
@@ -137,9 +137,6 @@ class StandardDrafter:
         for token in emitted:
             self._advance(token)
 
-    def _since(self) -> int:
-        return self._alignment.unmatched if len(self._alignment.beam) > 1 else 0
-
     def _look(
         self, cursors: Sequence[Cursor], match: tuple[int, int] | None, token: int, before: int
     ) -> Forecast:
@@ -150,13 +147,13 @@ class StandardDrafter:
             index, run = cursor.index + 1, min(cursor.run + 1, MAX_MATCH)
             choice = cursor.choices.get(index)
             feature = (
-                changed_feature(choice) if cursor.choices else hypothesis_feature(0, run, line)
+                changed_feature(choice) if cursor.choices else hypothesis_feature(4, run, line)
             )
             onward.append(cursor._replace(index=index, run=run, feature=feature))
         since = 0 if onward else 3
         if not onward:
             source, here = self._alignment.source, self._alignment.divergence
-            step = since_step(self._since())
+            step = since_step(self._alignment.unmatched)
             onward = [
                 Cursor(source, here, 0, anchor_feature(10, step, line)),
                 Cursor(source, here + 1, 0, anchor_feature(11, step, line)),

@@ -33,7 +33,7 @@ ADVANTAGE = 4
 ELSEWHERE = 0.8
 """Chance that the source goes on plainly where a rule does not hold."""
 
-GOES_ON = (0.9, 0.93, 0.95, 0.96, 0.97, 0.98, 0.985, 0.985, 0.99)
+GOES_ON = (0.9, 0.93, 0.95, 0.96, 0.97, 0.98, 0.985, 0.99, 0.993)
 """Chance that a copy holds for one more token, by the bucket of its length."""
 
 
