@@ -128,8 +128,8 @@ class Forecaster:
         if self._named:
             for token in self._named & features.keys():
                 features[token].append(NAMED)
-        none = NONE + (min(since, 3) * 2 + self._lexicon.ends_line(last)) * 2 + at_root
-        return Forecast(self._odds.outlook(features, none), following, found)
+        none = NONE + min(since, 3) * 2 + self._lexicon.ends_line(last)
+        return Forecast(self._odds.outlook(features, none, at_root), following, found)
 
     def _matched(
         self, matches: Sequence[tuple[int, int]], features: dict[int, list[int]]

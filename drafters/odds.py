@@ -16,8 +16,8 @@ from typing import NamedTuple
 RATE = 0.02
 """Step of learning."""
 
-NEGLIGIBLE = 1e-3
-"""Smaller steps are left out."""
+NEGLIGIBLE = 0.003
+"""Smaller errors are not learnt from."""
 
 
 class Layout:
@@ -56,8 +56,8 @@ INSIDE = _layout.take(4 * 4 * 2)
 """The source goes on so from inside a token: where, tokens since the divergence, ..."""
 CHANGED = _layout.take(9)
 """The source, as the memory changes it, goes on so: chance of the rule; last: no choice."""
-NONE = _layout.take(4 * 2 * 2)
-"""None of them: tokens since the divergence, at a line's start, at the root."""
+NONE = _layout.take(4 * 2)
+"""None of them: tokens since the divergence, at a line's start."""
 USUAL = _layout.take(8)
 """Its share among the followers of the last token in code at large."""
 USUAL_PAIR = _layout.take(8)
@@ -107,29 +107,32 @@ class Outlook(NamedTuple):
         chances: of each candidate; with `none_chance` they sum to 1.
         none: the feature of "none of them".
         none_chance: its chance.
+        weights: those that were used; learning changes them.
     """
 
     features: dict[int, list[int]]
     chances: dict[int, float]
     none: int
     none_chance: float
+    weights: list[float]
 
 
 class Odds:
     """Turns features into chances, and learns.
 
     Args:
-        weights: of all features; copied.
+        weights: of all features at the root of a draft, then inside one; copied.
         rate: step of learning; 0 learns nothing.
     """
 
     def __init__(self, weights: Sequence[float], rate: float | None = None) -> None:
-        self.weights = list(weights)
+        self.at_root = list(weights[:SIZE])
+        self.inside = list(weights[SIZE : 2 * SIZE])
         self._rate = RATE if rate is None else rate
 
-    def outlook(self, features: dict[int, list[int]], none: int) -> Outlook:
+    def outlook(self, features: dict[int, list[int]], none: int, at_root: bool) -> Outlook:
         """Return the chances of all candidates."""
-        weights = self.weights
+        weights = self.at_root if at_root else self.inside
         chances: dict[int, float] = {}
         total = none_score = exp(weights[none])
         for token, own in features.items():
@@ -140,14 +143,15 @@ class Odds:
             total += value
         for token in chances:
             chances[token] /= total
-        return Outlook(features, chances, none, none_score / total)
+        return Outlook(features, chances, none, none_score / total, weights)
 
     def learn(self, outlook: Outlook, token: int) -> None:
         """Learn which token came."""
-        weights, rate = self.weights, self._rate
+        weights, rate = outlook.weights, self._rate
         for candidate, chance in outlook.chances.items():
-            step = rate * ((candidate == token) - chance)
-            if step > NEGLIGIBLE or step < -NEGLIGIBLE:
+            error = (candidate == token) - chance
+            if error > NEGLIGIBLE or error < -NEGLIGIBLE:
+                step = rate * error
                 for feature in outlook.features[candidate]:
                     weights[feature] += step
         came = token in outlook.chances
