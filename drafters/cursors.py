@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from drafters.alignment import Alignment
-from drafters.odds import ANCHOR, CHANGED, HYPOTHESIS, INSIDE, RUN_STEP, since_step
+from drafters.odds import ANCHOR, CHANGED, CONTRADICTED, HYPOTHESIS, INSIDE, RUN_STEP, since_step
 from drafters.projection import Choice, Projector
 from drafters.text import CHUNK, Text
 
 HYPOTHESES = 6
 """Alignment hypotheses looked at."""
 
-SURE = 5
+SURE = 7
 """Run of matches from which a copy is followed without looking at anything else."""
 
 LINES_AHEAD = 5
@@ -71,6 +71,8 @@ def source_cursors(
         if projection is not None:
             choice = projection.choices.get(0)
             sure = choice is not None and choice.chance > 0.6
+            if choice is not None:
+                cursors[0] = cursors[0]._replace(feature=contradicted_feature(choice))
             cursors.append(
                 Cursor(
                     projection.tokens,
@@ -103,6 +105,11 @@ def anchor_feature(which: int, since: int, line: int) -> int:
 def changed_feature(choice: Choice | None) -> int:
     """Return the feature of the source as the memory changes it."""
     return CHANGED + (8 if choice is None else min(int(choice.chance * 8), 7))
+
+
+def contradicted_feature(choice: Choice) -> int:
+    """Return the feature of a plain copy where a rule says otherwise."""
+    return CONTRADICTED + min(int(choice.chance * 8), 7)
 
 
 def _near_divergence(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from drafters.alignment import Alignment
 from drafters.cursors import Cursor
-from drafters.history import COMMONEST, History
+from drafters.history import History
 from drafters.lexicon import Lexicon
 from drafters.odds import (
     AFTER_KIND,
@@ -19,18 +19,9 @@ from drafters.odds import (
     NAMED,
     NONE,
     RECENT,
-    USUAL,
-    USUAL_PAIR,
     Odds,
     Outlook,
-    share_step,
-    small_share_step,
 )
-
-STATIC1={}
-STATIC2={}
-FOLLOWERS = 24
-"""Occurrences of the last token or pair that are counted, latest first."""
 
 MATCHES = 6
 """Candidates told apart by the length of the match before them."""
@@ -44,9 +35,9 @@ REACH = 24
 KIND_DEEP = 6
 """Followers of the last token's kind looked at inside a draft; at its root more."""
 
-RECENT_STEP = tuple(sum(ago >= step for step in (2, 4, 8, 16)) for ago in range(SEEN))
+RECENT_STEP = tuple(RECENT + sum(ago >= step for step in (2, 4, 8, 16)) for ago in range(SEEN))
 AHEAD_STEP = tuple(
-    min(ahead, 4) if ahead < 6 else sum(ahead >= step for step in (9, 13)) + 5
+    AHEAD + (min(ahead, 4) if ahead < 6 else sum(ahead >= step for step in (9, 13)) + 5)
     for ahead in range(REACH)
 )
 
@@ -92,6 +83,7 @@ class Forecaster:
         self._odds = odds
         self._named = named
         self._prompt_end = prompt_end
+        self._recent: dict[int, int] = {}
 
     def look(
         self,
@@ -115,16 +107,20 @@ class Forecaster:
         features: dict[int, list[int]] = {}
         following = _by_token(cursors, features)
         found = self._matched(matches, features)
-        self._followers(self._history.after_pair(before, last), AFTER_PAIR, features)
-        self._followers(self._history.after(last), AFTER_ONE, features)
+        history = self._history
+        common = history.commonest_after_kind(last)
+        for family, shares in (
+            (AFTER_PAIR, history.shares_after_pair(before, last)),
+            (AFTER_ONE, history.shares_after(last)),
+            (AFTER_KIND, common if at_root else common[:KIND_DEEP]),
+        ):
+            for token, step in shares:
+                own = features.get(token)
+                if own is None:
+                    features[token] = [family + step]
+                else:
+                    own.append(family + step)
         self._nearby(features, at_root)
-        common = self._history.commonest_after_kind(last)
-        for token, share in common[: COMMONEST if at_root else KIND_DEEP]:
-            features.setdefault(token, []).append(AFTER_KIND + small_share_step(share))
-        for token, step in STATIC1.get(last, ()):
-            features.setdefault(token, []).append(USUAL + step)
-        for token, step in STATIC2.get(before << 32 | last, ()):
-            features.setdefault(token, []).append(USUAL_PAIR + step)
         if self._named:
             for token in self._named & features.keys():
                 features[token].append(NAMED)
@@ -152,41 +148,28 @@ class Forecaster:
             features.setdefault(token, []).append(MATCHED + step * 2 + in_answer)
         return best
 
-    def _followers(
-        self, places: Sequence[int], family: int, features: dict[int, list[int]]
-    ) -> None:
-        if not places:
-            return
-        tokens = self._history.tokens
-        end = len(tokens)
-        counts: dict[int, int] = {}
-        for place in places[-FOLLOWERS:]:
-            if place < end:
-                token = tokens[place]
-                counts[token] = counts.get(token, 0) + 1
-        total = 1 + sum(counts.values())
-        for token, count in counts.items():
-            features.setdefault(token, []).append(family + share_step(count / total))
-
     def _nearby(self, features: dict[int, list[int]], at_root: bool) -> None:
         """Add what was seen last and, at the root, what the source says near the divergence."""
-        seen: set[int] = set()
         if at_root:
+            # Nearest last, so that it stays where a token stands twice.
+            tokens = self._history.tokens[-SEEN:]
+            steps = RECENT_STEP[len(tokens) - 1 :: -1]
+            self._recent = dict(zip(tokens, steps, strict=True))
             here = self._alignment.divergence
-            for ahead, token in enumerate(self._alignment.source[here : here + REACH]):
-                if token not in seen:
-                    seen.add(token)
-                    features.setdefault(token, []).append(AHEAD + AHEAD_STEP[ahead])
-        seen.clear()
-        for ago, token in enumerate(self._history.tokens[: -SEEN - 1 : -1]):
-            if token in seen:
-                continue
-            seen.add(token)
-            own = features.get(token)
-            if own is not None:
-                own.append(RECENT + RECENT_STEP[ago])
-            elif at_root:
-                features[token] = [RECENT + RECENT_STEP[ago]]
+            ahead = self._alignment.source[here : here + REACH]
+            near = (
+                dict(zip(reversed(ahead), AHEAD_STEP[len(ahead) - 1 :: -1], strict=True))
+                if (ahead)
+                else {}
+            )
+            for token, step in near.items():
+                features.setdefault(token, []).append(step)
+            for token, step in self._recent.items():
+                features.setdefault(token, []).append(step)
+            return
+        recent = self._recent
+        for token in recent.keys() & features.keys():
+            features[token].append(recent[token])
 
 
 def _by_token(cursors: Sequence[Cursor], features: dict[int, list[int]]) -> dict[int, list[Cursor]]:

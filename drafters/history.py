@@ -18,6 +18,12 @@ SHIFT = 32
 COMMONEST = 16
 """Followers of a kind of token that are told."""
 
+FOLLOWERS = 24
+"""Occurrences of a token or pair that are counted, latest first."""
+
+Shares = list[tuple[int, int]]
+"""Tokens, each with the bucket of its share."""
+
 
 class History:
     """All tokens so far, the prompt's included.
@@ -33,7 +39,8 @@ class History:
         self._after_pair: dict[int, list[int]] = {}
         self._after_kind: dict[object, dict[int, int]] = {}
         self._kind_counts: dict[object, int] = {}
-        self._commonest: dict[object, tuple[int, list[tuple[int, float]]]] = {}
+        self._commonest: dict[object, tuple[int, Shares]] = {}
+        self._known_shares: dict[int, tuple[int, Shares]] = {}
 
     def append(self, token: int) -> None:
         """Append one token."""
@@ -61,13 +68,6 @@ class History:
         else:
             places.append(len(tokens))
 
-    def after(self, token: int) -> Sequence[int]:
-        """Return the places behind each occurrence of a token, oldest first.
-
-        The last may be the end of the history, where nothing stands yet.
-        """
-        return self._after.get(token, ())
-
     def after_pair(self, first: int, second: int) -> Sequence[int]:
         """Return the places behind each occurrence of a pair, oldest first."""
         return self._after_pair.get(first << SHIFT | second, ())
@@ -84,8 +84,17 @@ class History:
             length += 1
         return length
 
-    def commonest_after_kind(self, token: int) -> list[tuple[int, float]]:
-        """Return the commonest followers of tokens of this token's kind, with their shares.
+    def shares_after(self, token: int) -> Shares:
+        """Return how often what followed a token lately."""
+        return self._shares(token, self._after.get(token))
+
+    def shares_after_pair(self, first: int, second: int) -> Shares:
+        """Return how often what followed a pair lately."""
+        key = first << SHIFT | second
+        return self._shares(~key, self._after_pair.get(key))
+
+    def commonest_after_kind(self, token: int) -> Shares:
+        """Return the commonest followers of tokens of this token's kind.
 
         Renewed when an eighth more was seen, since counting costs more than asking.
         """
@@ -97,6 +106,41 @@ class History:
         if known is None or count - known[0] > 16 + known[0] // 8:
             followers = self._after_kind.get(kind, {})
             most = heapq.nlargest(COMMONEST, followers.items(), key=lambda item: item[1])
-            known = (count, [(token, times / (count + 8)) for token, times in most])
-            self._commonest[kind] = known
+            shares = [(token, small_share_step(times / (count + 8))) for token, times in most]
+            known = self._commonest[kind] = (count, shares)
         return known[1]
+
+    def _shares(self, key: int, places: list[int] | None) -> Shares:
+        if places is None:
+            return []
+        tokens, end = self.tokens, len(self.tokens)
+        # The last place may be the end, where nothing stands yet.
+        size = len(places) - (places[-1] == end)
+        known = self._known_shares.get(key)
+        if known is None or known[0] != size:
+            counts: dict[int, int] = {}
+            for place in places[max(size - FOLLOWERS, 0) : size]:
+                token = tokens[place]
+                counts[token] = counts.get(token, 0) + 1
+            total = 1 + min(size, FOLLOWERS)
+            shares = [(token, share_step(count / total)) for token, count in counts.items()]
+            known = self._known_shares[key] = (size, shares)
+        return known[1]
+
+
+def share_step(share: float) -> int:
+    """Return the bucket of a share from 0 to 1, of eight."""
+    if share < 0.2:
+        return 0 if share < 0.05 else 1 if share < 0.1 else 2
+    if share < 0.55:
+        return 3 if share < 0.35 else 4
+    return 5 if share < 0.75 else 6 if share < 0.9 else 7
+
+
+def small_share_step(share: float) -> int:
+    """Return the bucket of a share that is mostly small, of nine, in doublings."""
+    step, bound = 0, 0.004
+    while step < 8 and share >= bound:
+        step += 1
+        bound *= 2
+    return step

@@ -21,6 +21,9 @@ RULES = 64
 LONGEST = 120
 """Longest text, in bytes, that a rule replaces or puts in."""
 
+SITES = 6
+"""Places looked at for one rule at a time, nearest first."""
+
 LEXEME = 24
 """Longest neighbour, in bytes."""
 
@@ -112,18 +115,14 @@ class Memory:
         for rule in self._rules.values():
             if rule.chance >= LEAST_CHANCE:
                 self._find(rule, start, end, found)
-        if len(found) < 2:
-            return found
-        found.sort(key=lambda site: (-site.rule.chance, site.start))
+        found.sort(key=lambda site: site.start)
         chosen: list[Site] = []
         for site in found:
-            if all(
-                (site.start >= o.end and site.start > o.start)
-                or (site.end <= o.start and site.start < o.start)
-                for o in chosen
-            ):
+            last = chosen[-1] if chosen else None
+            if last is None or (site.start >= last.end and site.start > last.start):
                 chosen.append(site)
-        chosen.sort()
+            elif site.rule.chance > last.rule.chance:
+                chosen[-1] = site
         return chosen
 
     def _find(self, rule: Rule, start: int, end: int, found: list[Site]) -> None:
@@ -131,7 +130,9 @@ class Memory:
         source = self._source
         pattern = left + old + right
         at = source.find(pattern, max(start - len(left), 0), end + len(right))
-        while at >= 0:
+        left_to_find = SITES
+        while at >= 0 and left_to_find:
+            left_to_find -= 1
             first, last = at + len(left), at + len(left) + len(old)
             if (
                 first >= start

@@ -58,10 +58,8 @@ CHANGED = _layout.take(9)
 """The source, as the memory changes it, goes on so: chance of the rule; last: no choice."""
 NONE = _layout.take(4 * 2)
 """None of them: tokens since the divergence, at a line's start."""
-USUAL = _layout.take(8)
-"""Its share among the followers of the last token in code at large."""
-USUAL_PAIR = _layout.take(8)
-"""Its share among the followers of the last pair in code at large."""
+CONTRADICTED = _layout.take(8)
+"""The source goes on so, but the memory changes it here: chance of the rule."""
 SIZE = _layout.size
 
 LENGTH_STEP = tuple(
@@ -74,24 +72,6 @@ RUN_STEP = tuple(sum(run >= step for step in (1, 2, 3, 4, 8, 16)) for run in ran
 
 SINCE_STEP = (0, 1, 2, 2, 2)
 """Bucket of tokens since the divergence; more than these is the last bucket, 3."""
-
-
-def share_step(share: float) -> int:
-    """Return the bucket of a share from 0 to 1, of eight."""
-    if share < 0.2:
-        return 0 if share < 0.05 else 1 if share < 0.1 else 2
-    if share < 0.55:
-        return 3 if share < 0.35 else 4
-    return 5 if share < 0.75 else 6 if share < 0.9 else 7
-
-
-def small_share_step(share: float) -> int:
-    """Return the bucket of a share that is mostly small, of nine, in doublings."""
-    step, bound = 0, 0.004
-    while step < 8 and share >= bound:
-        step += 1
-        bound *= 2
-    return step
 
 
 def since_step(tokens: int) -> int:

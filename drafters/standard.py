@@ -18,6 +18,7 @@ from drafters.cursors import (
     Cursor,
     anchor_feature,
     changed_feature,
+    contradicted_feature,
     hypothesis_feature,
     source_cursors,
 )
@@ -143,12 +144,15 @@ class StandardDrafter:
         """Forecast behind a drafted token."""
         line = int(self._lexicon.ends_line(token))
         onward = []
+        rule = next((c.choices[c.index + 1] for c in cursors[:3] if c.index + 1 in c.choices), None)
         for cursor in cursors[:3]:
             index, run = cursor.index + 1, min(cursor.run + 1, MAX_MATCH)
-            choice = cursor.choices.get(index)
-            feature = (
-                changed_feature(choice) if cursor.choices else hypothesis_feature(4, run, line)
-            )
+            if cursor.choices:
+                feature = changed_feature(cursor.choices.get(index))
+            elif rule is not None:
+                feature = contradicted_feature(rule)
+            else:
+                feature = hypothesis_feature(4, run, line)
             onward.append(cursor._replace(index=index, run=run, feature=feature))
         since = 0 if onward else 3
         if not onward:
