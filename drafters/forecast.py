@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from drafters.alignment import Alignment
+from drafters.alignment import FIRM, Alignment
 from drafters.cursors import Cursor
 from drafters.history import History
 from drafters.lexicon import Lexicon
@@ -14,6 +14,7 @@ from drafters.odds import (
     AFTER_ONE,
     AFTER_PAIR,
     AHEAD,
+    CONTRADICTED,
     LENGTH_STEP,
     MATCHED,
     NAMED,
@@ -124,6 +125,10 @@ class Forecaster:
         if self._named:
             for token in self._named & features.keys():
                 features[token].append(NAMED)
+        for cursor in cursors:
+            if cursor.index in cursor.choices and cursor.run >= FIRM:
+                # Where a rule decides, all the rest speaks for what stood there before.
+                _let_rule_decide(cursor, cursors, features)
         none = NONE + min(since, 3) * 2 + self._lexicon.ends_line(last)
         return Forecast(self._odds.outlook(features, none, at_root), following, found)
 
@@ -170,6 +175,17 @@ class Forecaster:
         recent = self._recent
         for token in recent.keys() & features.keys():
             features[token].append(recent[token])
+
+
+def _let_rule_decide(
+    changed: Cursor, cursors: Sequence[Cursor], features: dict[int, list[int]]
+) -> None:
+    if changed.index >= len(changed.tokens):
+        return
+    for cursor in cursors:
+        if cursor.index < len(cursor.tokens) and CONTRADICTED <= cursor.feature < CONTRADICTED + 8:
+            features[cursor.tokens[cursor.index]] = [cursor.feature]
+    features[changed.tokens[changed.index]] = [changed.feature]
 
 
 def _by_token(cursors: Sequence[Cursor], features: dict[int, list[int]]) -> dict[int, list[Cursor]]:

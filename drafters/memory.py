@@ -94,14 +94,17 @@ class Memory:
         old = self._source[start:end]
         if old == new or len(old) > LONGEST or len(new) > LONGEST:
             return
-        if not old.strip() and not new.strip() and self._source[start - 1 : start] in b"\n":
+        blank = not old.strip() and not new.strip()
+        if blank and not self._source[self._source.rfind(b"\n", 0, start) + 1 : start].strip():
             return  # indentation is another matter
         left, right = _left(self._source, start), _right(self._source, end)
-        if _WORD_START.search(old) or len(old) > 2:
+        if old.strip() and (_WORD_START.search(old) or len(old) > 2):
             self._add(Key(b"", old, b""), new, *ALONE)
-        if right:
-            self._add(Key(b"", old, right), new, *ONE_SIDE)
-        if left:
+        if right.strip(b" \t"):
+            # Something put before a word is most often about that word.
+            word = not blank and not old and len(right) > 1
+            self._add(Key(b"", old, right), new, *(ALONE if word else ONE_SIDE))
+        if left.strip(b" \t"):
             self._add(Key(left, old, b""), new, *ONE_SIDE)
         if left and right:
             self._add(Key(left, old, right), new, *BOTH_SIDES)
