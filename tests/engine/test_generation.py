@@ -233,7 +233,7 @@ def test_cancelling_after_any_pass_over_a_tree_leaves_the_next_answer_right(
     vocabulary = tiny_target.tokenizer.get_vocab_size()
     place, seed = 0, 0
 
-    def adversary(request, session):
+    def adversary(request, session, trees):
         return AdversarialTrees(answers[place], vocabulary, seed)
 
     monkeypatch.setattr(engine.generation, "_drafter", adversary)
@@ -316,7 +316,7 @@ def test_the_counts_add_up(tiny_target) -> None:
     assert stats.accepted <= stats.drafted
     assert stats.accepted + stats.passes >= stats.tokens
     assert stats.tokens_per_pass == stats.tokens / stats.passes
-    assert set(stats.drafted_by_origin) <= {"source", "ngram"}
+    assert set(stats.drafted_by_origin) <= {"source", "memory", "ngram", "branch"}
 
 
 @pytest.mark.parametrize(
