@@ -97,7 +97,6 @@ def examine(
     cost: CostModel = measure(runner.probe(), longest, budget_seconds, time.monotonic, rounds=9)
     cache = runner.new_cache(1)
     runner.verify(cache, [0])
-    capacity = cache.layers[0].capacity  # type: ignore[attr-defined]
     return Report(
         model=model.name,
         runner=runner.name,
@@ -109,7 +108,7 @@ def examine(
         cores=usable_cores(),
         points=tuple(cost.points()),
         weight_bytes=runner.weight_bytes,
-        kv_bytes_a_token=cache.bytes // capacity,
+        kv_bytes_a_token=cache.token_bytes,
         max_context=runner.max_context,
         resident_bytes=resident_bytes(),
         memory=device_memory(runner.device),

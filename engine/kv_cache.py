@@ -128,6 +128,11 @@ class KVCache:
         """Tokens held."""
         return len(self.tokens)
 
+    @property
+    def token_bytes(self) -> int:
+        """Bytes of keys and values of one token; 0 where that is not known (yet)."""
+        return self.bytes // self.layers[0].capacity if self.layers else 0
+
     def update(
         self,
         key_states: torch.Tensor,

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import torch
 
 from benchmarks.common import machine, spread
-from engine.cuda.runner import LADDER, CudaGraphRunner
+from engine.cuda.runner import LADDER, SHORTEST_CONTEXT, CudaGraphRunner
 from engine.kv_cache import KVCache
 
 CONTEXTS = (512, 2048, 8192)
@@ -49,7 +49,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "tiny": {
         "vocab_size": 300, "hidden_size": 64, "intermediate_size": 128,
         "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-        "max_position_embeddings": 1024,
+        "max_position_embeddings": 2048,
     },
 }  # fmt: skip
 
@@ -125,15 +125,23 @@ def make_runner(shape: str, layers: int | None, device: torch.device) -> CudaGra
 
 
 def attack(runner: CudaGraphRunner, windows: int) -> tuple[int, int]:
-    """Return how many windows of an adversary ran, and how many changed a token.
+    """Return how many windows of an adversary ran, and how many answers were changed.
 
-    The answer is compared with plain decoding; where it differs once, the rest of that
-    answer is not compared.
+    Every other answer goes over the end of the shortest rung, where a draft may be verified
+    on a longer rung than plain decoding runs its tokens on. The answer is compared with
+    plain decoding; where it differs once, the rest of that answer is not compared.
     """
     adversary = random.Random(0)
     ran = wrong = 0
+    at_the_end = False
     while ran < windows:
-        prompt = adversary.choices(range(3, runner.vocabulary), k=adversary.randint(20, 700))
+        length = (
+            SHORTEST_CONTEXT - adversary.randint(1, ANSWER)
+            if at_the_end
+            else adversary.randint(20, 700)
+        )
+        at_the_end = not at_the_end
+        prompt = adversary.choices(range(3, runner.vocabulary), k=length)
         expected, _ = _decode(runner, prompt, lambda done: [])
 
         def half_right(done: int, answer: list[int] = expected) -> list[int]:

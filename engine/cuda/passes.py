@@ -8,6 +8,7 @@ logits and verdict are read from buffers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -41,7 +42,8 @@ class Slots(NamedTuple):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Write states `[1, kv_heads, rows, head_dim]`; return all slots of the layer."""
         self.states[0, layer_idx].index_copy_(1, self.rows, keys[0])
-        self.states[1, layer_idx].index_copy_(1, self.rows, values[0])
+        # A weight of 0 does not hide an infinity, which a refused row may leave behind.
+        self.states[1, layer_idx].index_copy_(1, self.rows, values[0].nan_to_num())
         return self.states[0, layer_idx][None], self.states[1, layer_idx][None]
 
 
@@ -63,6 +65,7 @@ class StaticPass:
         run_layer: runs one of its layers.
         capture: makes it repeatable.
         views: side branches of the token trees that it runs; 0 for a pass over chains.
+        with_head: go on to logits and verdict; a prefill needs neither.
     """
 
     def __init__(
@@ -74,11 +77,13 @@ class StaticPass:
         run_layer: RunLayer,
         capture: Capture,
         views: int = 0,
+        with_head: bool = True,
     ) -> None:
         device = workspace.states.device
         self._model = model
         self._states = workspace.states[:, :, :, :slots]
         self._run_layer = run_layer
+        self._with_head = with_head
         self._all_slots = torch.arange(slots, device=device)
         self._rows = torch.arange(rows, device=device)
         self._slots = slots
@@ -92,12 +97,20 @@ class StaticPass:
         self._verdict = torch.empty(0)
         self._verdict_here = torch.zeros(2 * rows + 1, dtype=torch.float64, pin_memory=pinned)
         self._done = torch.cuda.Event() if device.type == "cuda" else None
-        self._repeat = capture(self._work)
+        self._device = device
+        with on(device):
+            self._repeat = capture(self._work)
+
+    def read(self, start: int, tokens: Sequence[int]) -> None:
+        """Run `tokens` at slots `start`, `start + 1`, ... for their keys and values alone."""
+        with on(self._device):
+            self._begin(start, tokens, None)
 
     def run(self, start: int, tokens: Sequence[int], tree: Tree | None = None) -> torch.Tensor:
         """Run `tokens` at slots `start`, `start + 1`, ...; return a row of logits for each."""
-        self._begin(start, tokens, tree)
-        return self._logits[: len(tokens)].clone()
+        with on(self._device):
+            self._begin(start, tokens, tree)
+            return self._logits[: len(tokens)].clone()
 
     def run_greedy(
         self,
@@ -110,11 +123,12 @@ class StaticPass:
 
         One copy brings the verdict here, and its arrival is all that is waited for.
         """
-        self._begin(start, tokens, tree)
-        self._verdict_here.copy_(self._verdict, non_blocking=True)
-        if self._done is not None:
-            self._done.record()
-            self._done.synchronize()
+        with on(self._device):
+            self._begin(start, tokens, tree)
+            self._verdict_here.copy_(self._verdict, non_blocking=True)
+            if self._done is not None:
+                self._done.record()
+                self._done.synchronize()
         rows = len(self._rows)
         if tree is not None:
             return self._walked(tokens[1:], parents)
@@ -169,9 +183,20 @@ class StaticPass:
             sees = self._all_slots <= positions[:, None]
             for layer in decoder.layers:
                 hidden = self._run_layer(layer, hidden, rotation, slots, sees, views)
+            if not self._with_head:
+                return
             logits = self._model.lm_head(decoder.norm(hidden))[0]
             verdict = packed_verdict(logits, ids, count)
         self._logits, self._verdict = logits, verdict
+
+
+def on(device: torch.device) -> AbstractContextManager[Any]:
+    """Make `device` the one whose streams are meant; a machine may have several GPUs.
+
+    Graphs and events belong to the current stream of the current device, which is the
+    first GPU unless somebody says otherwise.
+    """
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 def packed_verdict(logits: torch.Tensor, ids: torch.Tensor, count: torch.Tensor) -> torch.Tensor:

@@ -16,7 +16,7 @@ import torch
 from transformers import AttentionInterface
 
 from engine import layers
-from engine.cuda.attention import BLOCK, static_attention
+from engine.cuda.attention import BATCH, BLOCK, static_attention
 from engine.cuda.passes import Capture, Slots, StaticPass
 from engine.cuda.views import Views, kinds_of
 from engine.cuda.workspace import SequenceCache, Workspace
@@ -35,10 +35,13 @@ LADDER = (1, 2, 4, 8, 16, 32, 64, 128)
 PREFILL_LADDER = (32, 256)
 """Rows of a prefill chunk, filled up; the larger is the chunk."""
 
-SHORTEST_CONTEXT = 4 * BLOCK
+SHORTEST_CONTEXT = BATCH * BLOCK
 
 MEMORY_SHARE = 0.25
 """Of the memory that is free after the weights are loaded, for the workspace."""
+
+
+COMPILED = "Its passes are compiled, so a draft may change a token."
 
 
 def can_run(model: Any) -> bool:
@@ -57,12 +60,12 @@ class CudaGraphRunner:
         exact_rows: rows of an exact pass.
         capture: makes a pass repeatable; by default a CUDA graph on a GPU, and on another
             device nothing, so that the same code runs there.
-        compile: let torch.compile fuse the layers before they are captured.
+        compile: let torch.compile fuse the layers before they are captured. It may sum in
+            another order on another rung, so nothing is exact then.
         notice: a sentence for people, or "".
     """
 
     name = "cuda-graphs"
-    exact = True
     trees = True
     prefill_chunk = PREFILL_LADDER[-1]
 
@@ -83,8 +86,9 @@ class CudaGraphRunner:
         linears = (m for m in model.modules() if isinstance(m, torch.nn.Linear))
         self.weight_bytes = sum(m.weight.nbytes for m in linears)
         self.vocabulary = config.vocab_size
-        self.notice = notice
-        self.max_draft = exact_rows - 1
+        self.exact = not compile
+        self.notice = f"{notice} {COMPILED}".lstrip() if compile else notice
+        self.max_draft = (exact_rows if self.exact else LADDER[-1]) - 1
         self._exact_rows = exact_rows
         model.config._attn_implementation = STATIC
         size = getattr(config, "head_dim", None) or (
@@ -103,9 +107,11 @@ class CudaGraphRunner:
         self._cache_argument = cache_argument(model)
         self._run = torch.compile(self._run_layer) if compile else self._run_layer
         self._passes: dict[tuple[int, int, int], StaticPass] = {}
+        self._chunks: dict[tuple[int, int, int], StaticPass] = {}
 
     def new_cache(self, capacity: int, exact: bool = True) -> SequenceCache:
         """Return an empty sequence."""
+        exact = exact and self.exact
         return SequenceCache(self._workspace, exact, self.prefill_chunk if exact else 1)
 
     def prefill(self, cache: KVCache, tokens: Sequence[int]) -> Iterator[float]:
@@ -113,7 +119,7 @@ class CudaGraphRunner:
         done = 0
         for chunk in layers.chunks(tokens, cache.length, self.prefill_chunk):
             rows = next(rung for rung in PREFILL_LADDER if rung >= len(chunk))
-            self._pass_for(cache, rows).run(cache.length, chunk)
+            self._pass_for(cache, rows, is_chunk=True).read(cache.length, chunk)
             cache.tokens.extend(chunk)
             done += len(chunk)
             yield done
@@ -151,8 +157,14 @@ class CudaGraphRunner:
         return verdict
 
     def probe(self) -> Callable[[int, int], float]:
-        """Return what times a pass."""
-        return PassProbe(self.verify, self.new_cache)
+        """Return what times a pass: the second of two, since the first may be captured."""
+        timed = PassProbe(self.verify, self.new_cache)
+
+        def seconds(window: int, context: int) -> float:
+            timed(window, context)
+            return timed(window, context)
+
+        return seconds
 
     def _run_layer(
         self,
@@ -176,16 +188,18 @@ class CudaGraphRunner:
         rows = self._exact_rows if cache.exact else next(r for r in LADDER if r >= rows)
         return self._pass_for(cache, rows, 0 if tree is None else kinds_of(tree, rows))
 
-    def _pass_for(self, cache: KVCache, rows: int, views: int = 0) -> StaticPass:
+    def _pass_for(
+        self, cache: KVCache, rows: int, views: int = 0, is_chunk: bool = False
+    ) -> StaticPass:
+        """Return the pass over enough slots, the sequence in its place."""
         assert isinstance(cache, SequenceCache)
         self._workspace.bring_in(cache)
         shape = rows, min(_rung(cache.length + rows), self._workspace.slots), views
-        made = self._passes.get(shape)
-        if made is None:
-            made = self._passes[shape] = StaticPass(
-                self._model, self._workspace, *shape[:2], self._run, self._capture, views
-            )
-        return made
+        passes = self._chunks if is_chunk else self._passes
+        if shape not in passes:
+            made = self._run, self._capture, views, not is_chunk
+            passes[shape] = StaticPass(self._model, self._workspace, *shape[:2], *made)
+        return passes[shape]
 
 
 class CudaCapture:
@@ -203,7 +217,8 @@ class CudaCapture:
                 work()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
+        # Other threads may use the device meanwhile, which must not end the capture.
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             work()
         return graph.replay
 

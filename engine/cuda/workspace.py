@@ -107,6 +107,11 @@ class SequenceCache(KVCache):
             return self.stored.nbytes
         return rounded_up(self.length) * self._workspace.token_bytes if self.length else 0
 
+    @property
+    def token_bytes(self) -> int:
+        """Bytes of keys and values of one token."""
+        return self._workspace.token_bytes
+
     def reserve(self, capacity: int) -> None:
         """Do nothing: the workspace has room for any sequence."""
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from benchmarks.device import gpu
-from engine.cuda.runner import LADDER, CudaGraphRunner
+from engine.cuda.runner import LADDER, SHORTEST_CONTEXT, CudaGraphRunner
 
 SMALL = ["--shape", "tiny", "--windows", "20"]
 
@@ -48,6 +48,13 @@ def test_a_draft_that_changes_a_token_is_seen(capsys, monkeypatch) -> None:
     monkeypatch.setattr(CudaGraphRunner, "verify_greedy", misled)
     assert gpu.main(SMALL) == 1
     assert " 0 answers changed" not in capsys.readouterr().out
+
+
+def test_the_adversary_goes_over_the_end_of_a_rung() -> None:
+    runner = gpu.make_runner("tiny", None, torch.device("cpu"))
+    _, wrong = gpu.attack(runner, 20)
+    assert wrong == 0
+    assert {slots for _, slots, _ in runner._passes} == {SHORTEST_CONTEXT, 2 * SHORTEST_CONTEXT}
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

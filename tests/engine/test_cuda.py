@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import time
 from typing import Any
 
 import pytest
@@ -11,9 +12,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cuda.attention import BLOCK, added_in_pairs, static_attention
 from engine.cuda.passes import StaticPass, packed_verdict
-from engine.cuda.runner import LADDER, CudaGraphRunner, repeated
+from engine.cuda.runner import LADDER, SHORTEST_CONTEXT, CudaGraphRunner, repeated
 from engine.kv_cache import KVCache
 from engine.prefix import PrefixCache
 from engine.sampling import accept
@@ -22,10 +22,6 @@ from tests.tiny import make_model
 
 GREEDY = Sampling()
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
-
-
-def seeded(*shape: int) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
 
 
 def ids_of(count: int, seed: int) -> list[int]:
@@ -78,31 +74,6 @@ def attacked(
     return answer
 
 
-@pytest.mark.parametrize("kv_heads", [1, 2, 4])
-@pytest.mark.parametrize(("length", "rows"), [(1, 1), (40, 3), (257, 5), (700, 33)])
-def test_attention_equals_the_plain_formula(length, rows, kv_heads) -> None:
-    slots = -(-length // BLOCK) * BLOCK
-    key, value = seeded(1, kv_heads, slots, 16), seeded(1, kv_heads, slots, 16) * 2
-    query = seeded(1, 4, rows, 16)
-    sees = torch.arange(slots) <= torch.arange(length - rows, length)[:, None]
-    ours, _ = static_attention(None, query, key, value, sees)
-    plain = torch.nn.functional.scaled_dot_product_attention(
-        query,
-        key.repeat_interleave(4 // kv_heads, 1),
-        value.repeat_interleave(4 // kv_heads, 1),
-        attn_mask=sees,
-    )
-    torch.testing.assert_close(ours, plain.transpose(1, 2), rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("count", range(1, 20))
-def test_zeros_behind_the_parts_change_no_bit_of_their_sum(count) -> None:
-    parts = seeded(3, count, 50)
-    padded = torch.cat((parts, torch.zeros(3, 32 - count, 50)), dim=1)
-    assert torch.equal(added_in_pairs(parts), added_in_pairs(padded))
-    torch.testing.assert_close(added_in_pairs(parts), parts.sum(dim=1), rtol=1e-4, atol=1e-4)
-
-
 def test_a_longer_rung_of_slots_changes_no_bit(runner) -> None:
     tokens = ids_of(900, 1)
     cache = read(runner, tokens)
@@ -125,10 +96,11 @@ def test_logits_are_those_of_transformers(runner) -> None:
     assert (ours - theirs).norm() / theirs.norm() < bound
 
 
-def test_drafts_never_change_a_token(runner) -> None:
-    prompt = ids_of(240, 3)
+@pytest.mark.parametrize("context", [240, SHORTEST_CONTEXT - 30], ids=["in a rung", "over its end"])
+def test_drafts_never_change_a_token(runner, context) -> None:
+    prompt = ids_of(context, 3)
     expected = decoded(runner, read(runner, prompt[:-1]), prompt[-1], 60)
-    for seed in range(8):
+    for seed in range(5):
         cache = read(runner, prompt[:-1])
         assert attacked(runner, cache, prompt[-1], expected, seed) == expected
         cache.check_integrity()
@@ -290,6 +262,46 @@ def test_every_shape_is_captured_once_and_then_replayed() -> None:
     assert (len(captured), len(replayed)) == (2, 12)
 
 
+def test_no_capture_is_in_what_the_cost_model_is_told(monkeypatch) -> None:
+    now = 0.0
+
+    def capture(work):
+        nonlocal now
+        now += 100.0
+        work()
+
+        def repeat() -> None:
+            nonlocal now
+            now += 1.0
+            work()
+
+        return repeat
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    seconds = runner_of(capture=capture).probe()
+    # In the order of the measurement, which changes the sequence at each context.
+    times = [seconds(rows, context) for context in (64, 1100) for rows in (1, 8, 32)]
+    assert times == [1.0] * 6
+
+
+def test_compiled_passes_promise_nothing() -> None:
+    runner = runner_of(compile=True)
+    assert (runner.exact, runner.max_draft) == (False, 127)
+    assert "compiled" in runner.notice
+    cache = runner.new_cache(16)
+    assert (cache.exact, cache.grid) == (False, 1)
+
+
+def test_a_prefill_makes_no_logits() -> None:
+    runner = runner_of()
+    head, rows = runner._model.lm_head, []
+    head.register_forward_hook(lambda *call: rows.append(call[2].shape[1]))
+    cache = read(runner, ids_of(300, 32))
+    assert rows == []
+    runner.verify(cache, [5])
+    assert set(rows) == {32}
+
+
 def test_a_sequence_may_fill_the_whole_window() -> None:
     runner = CudaGraphRunner(make_model("qwen2", 300), 600)
     assert runner.max_context == 600
@@ -297,6 +309,18 @@ def test_a_sequence_may_fill_the_whole_window() -> None:
     cache = read(runner, prompt)
     assert len(decoded(runner, cache, 5, 40)) == 40
     assert cache.length == 600
+
+
+@needs_gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two NVIDIA GPUs")
+def test_the_second_gpu_gives_what_the_first_gives() -> None:
+    prompt = ids_of(240, 3)
+    answers = []
+    for device in ("cuda:0", "cuda:1"):
+        model: Any = make_model("qwen2", 300)
+        runner = CudaGraphRunner(model.to(device, torch.bfloat16), 2000)
+        answers.append(decoded(runner, read(runner, prompt[:-1]), prompt[-1], 60))
+    assert answers[0] == answers[1]
 
 
 @needs_gpu
