@@ -112,12 +112,16 @@ class Memory:
     def sites(self, start: int, end: int) -> list[Site]:
         """Return where rules apply in `source[start:end]`, ordered, without overlaps.
 
-        Of two that overlap, the likelier stays.
+        Of two that overlap, the likelier stays. Unlikely ones are told only right at the
+        start, where they can be tried beside the plain text without spoiling what follows.
         """
         found: list[Site] = []
         for rule in self._rules.values():
-            if rule.chance >= LEAST_CHANCE:
+            chance = rule.chance
+            if chance >= APPLIED:
                 self._find(rule, start, end, found)
+            elif chance >= LEAST_CHANCE:
+                self._find(rule, start, start, found)
         found.sort(key=lambda site: site.start)
         chosen: list[Site] = []
         for site in found:
@@ -132,7 +136,8 @@ class Memory:
         left, old, right = rule.key
         source = self._source
         pattern = left + old + right
-        at = source.find(pattern, max(start - len(left), 0), end + len(right))
+        furthest = end + len(pattern) - len(left)
+        at = source.find(pattern, max(start - len(left), 0), furthest)
         left_to_find = SITES
         while at >= 0 and left_to_find:
             left_to_find -= 1
@@ -143,7 +148,7 @@ class Memory:
                 and _is_border_behind(source, at + len(pattern), pattern[-1])
             ):
                 found.append(Site(first, last, rule))
-            at = source.find(pattern, at + 1, end + len(right))
+            at = source.find(pattern, at + 1, furthest)
 
     def _add(self, key: Key, new: bytes, hits: float, misses: float) -> None:
         known = self._rules.get(key)
@@ -169,6 +174,9 @@ BOTH_SIDES = (1.0, 0.8)
 
 LEAST_CHANCE = 0.12
 """Rules that hold less often are not looked up."""
+
+APPLIED = 0.4
+"""Rules that hold at least so often are applied ahead."""
 
 
 def _is_word(byte: int) -> bool:

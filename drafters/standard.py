@@ -37,6 +37,9 @@ from drafters.weights import WEIGHTS
 DEEP_MATCHES = 8
 """Occurrences of the last pair looked at behind a drafted token."""
 
+DECIDED = 0.5
+"""Chance of a rule from which nothing but it and the plain copy is drafted."""
+
 COPIED = 16
 """Matches in a row from which the copy is not doubted at all."""
 
@@ -116,8 +119,11 @@ class StandardDrafter:
             limit, history, self._alignment.source, self._look, not self._trees
         )
         first = cursors[0]
-        if self._alignment.is_firm and first.run >= COPIED and first.index < len(first.tokens):
-            tree.follow_from_root(cursors[-1])
+        copy = next((cursor for cursor in cursors if cursor.choices), first)
+        rule = copy.choices.get(0)
+        known = first.run >= COPIED or (rule is not None and rule.chance >= DECIDED)
+        if self._alignment.is_firm and known and first.index < len(first.tokens):
+            tree.follow_from_root(copy)
             return _draft(tree, cursors, 0.97)
         before = history[-2] if len(history) > 1 else -1
         since = self._alignment.unmatched
