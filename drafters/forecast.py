@@ -33,8 +33,8 @@ SEEN = 32
 REACH = 24
 """Source tokens behind the divergence that count as near."""
 
-KIND_DEEP = 6
-"""Followers of the last token's kind looked at inside a draft; at its root more."""
+DEEP = 6
+"""Followers of one sort looked at inside a draft, the commonest; at its root all."""
 
 RECENT_STEP = tuple(RECENT + sum(ago >= step for step in (2, 4, 8, 16)) for ago in range(SEEN))
 AHEAD_STEP = tuple(
@@ -109,12 +109,13 @@ class Forecaster:
         following = _by_token(cursors, features)
         found = self._matched(matches, features)
         history = self._history
-        common = history.commonest_after_kind(last)
         for family, shares in (
             (AFTER_PAIR, history.shares_after_pair(before, last)),
             (AFTER_ONE, history.shares_after(last)),
-            (AFTER_KIND, common if at_root else common[:KIND_DEEP]),
+            (AFTER_KIND, history.commonest_after_kind(last)),
         ):
+            if not at_root:
+                shares = shares[:DEEP]
             for token, step in shares:
                 own = features.get(token)
                 if own is None:

@@ -44,29 +44,38 @@ class History:
 
     def append(self, token: int) -> None:
         """Append one token."""
-        tokens = self.tokens
-        if tokens:
-            last = tokens[-1]
-            key = last << SHIFT | token
-            size = len(tokens) + 1
-            places = self._after_pair.get(key)
+        self.extend((token,))
+
+    def extend(self, more: Sequence[int]) -> None:
+        """Append tokens."""
+        tokens, after, after_pair = self.tokens, self._after, self._after_pair
+        kind_of, after_kind, kind_counts = self._kind_of, self._after_kind, self._kind_counts
+        last = tokens[-1] if tokens else None
+        size = len(tokens)
+        for token in more:
+            size += 1
+            if last is not None:
+                key = last << SHIFT | token
+                places = after_pair.get(key)
+                if places is None:
+                    after_pair[key] = [size]
+                else:
+                    places.append(size)
+                if kind_of is not None:
+                    kind = kind_of(last)
+                    counts = after_kind.get(kind)
+                    if counts is None:
+                        counts = after_kind[kind] = {}
+                        kind_counts[kind] = 0
+                    counts[token] = counts.get(token, 0) + 1
+                    kind_counts[kind] += 1
+            tokens.append(token)
+            places = after.get(token)
             if places is None:
-                self._after_pair[key] = [size]
+                after[token] = [size]
             else:
                 places.append(size)
-            if self._kind_of is not None:
-                kind = self._kind_of(last)
-                counts = self._after_kind.get(kind)
-                if counts is None:
-                    counts = self._after_kind[kind] = {}
-                counts[token] = counts.get(token, 0) + 1
-                self._kind_counts[kind] = self._kind_counts.get(kind, 0) + 1
-        tokens.append(token)
-        places = self._after.get(token)
-        if places is None:
-            self._after[token] = [len(tokens)]
-        else:
-            places.append(len(tokens))
+            last = token
 
     def after_pair(self, first: int, second: int) -> Sequence[int]:
         """Return the places behind each occurrence of a pair, oldest first."""
@@ -85,11 +94,11 @@ class History:
         return length
 
     def shares_after(self, token: int) -> Shares:
-        """Return how often what followed a token lately."""
+        """Return how often what followed a token lately, the commonest first."""
         return self._shares(token, self._after.get(token))
 
     def shares_after_pair(self, first: int, second: int) -> Shares:
-        """Return how often what followed a pair lately."""
+        """Return how often what followed a pair lately, the commonest first."""
         key = first << SHIFT | second
         return self._shares(~key, self._after_pair.get(key))
 
@@ -123,7 +132,8 @@ class History:
                 token = tokens[place]
                 counts[token] = counts.get(token, 0) + 1
             total = 1 + min(size, FOLLOWERS)
-            shares = [(token, share_step(count / total)) for token, count in counts.items()]
+            most = sorted(counts.items(), key=lambda item: -item[1])
+            shares = [(token, share_step(count / total)) for token, count in most]
             known = self._known_shares[key] = (size, shares)
         return known[1]
 

@@ -29,8 +29,7 @@ class NgramDrafter:
         """Index earlier rewrites, the newest last, and the prompt."""
         self._history = History()
         for tokens in (*reversed(context.earlier), context.prompt):
-            for token in tokens:
-                self._history.append(token)
+            self._history.extend(tokens)
 
     def propose(self, limit: int) -> Draft:
         """Return what followed the longest earlier match of the last tokens."""

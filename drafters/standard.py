@@ -73,8 +73,7 @@ class StandardDrafter:
         lexicon = self._lexicon = Lexicon(context.pieces)
         self._history = History(lexicon.kind if context.pieces else None)
         for tokens in (*reversed(context.earlier), context.prompt):
-            for token in tokens:
-                self._history.append(token)
+            self._history.extend(tokens)
         source = list(context.source)
         self._alignment = Alignment(source)
         self._line_starts = [

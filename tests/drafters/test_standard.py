@@ -76,7 +76,8 @@ def test_a_deeper_indentation_is_kept_for_the_lines_that_follow() -> None:
 
 def test_a_line_put_in_is_followed_by_the_line_it_was_put_before() -> None:
     words = Words()
-    draft = after(words, INDENTED, INDENTED[:25] + "    zero = 0\n", limit=48)
+    first = INDENTED.splitlines(keepends=True)[0]
+    draft = after(words, INDENTED, first + "    zero(one, two)\n", limit=48)
     assert any(path.startswith("    call_b(one, two)\n") for path in paths(words, draft))
 
 
