@@ -34,6 +34,9 @@ from drafters.text import Text
 from drafters.tree import Tree
 from drafters.weights import WEIGHTS
 
+ONWARD = 6
+"""Runs followed behind a drafted token."""
+
 DEEP_MATCHES = 8
 """Occurrences of the last pair looked at behind a drafted token."""
 
@@ -149,8 +152,9 @@ class StandardDrafter:
         """Forecast behind a drafted token."""
         line = int(self._lexicon.ends_line(token))
         onward = []
-        rule = next((c.choices[c.index + 1] for c in cursors[:3] if c.index + 1 in c.choices), None)
-        for cursor in cursors[:3]:
+        cursors = cursors[:ONWARD]
+        rule = next((c.choices[c.index + 1] for c in cursors if c.index + 1 in c.choices), None)
+        for cursor in cursors:
             index, run = cursor.index + 1, min(cursor.run + 1, MAX_MATCH)
             if cursor.choices:
                 feature = changed_feature(cursor.choices.get(index))

@@ -76,9 +76,10 @@ def test_a_deeper_indentation_is_kept_for_the_lines_that_follow() -> None:
 
 def test_a_line_put_in_is_followed_by_the_line_it_was_put_before() -> None:
     words = Words()
-    first = INDENTED.splitlines(keepends=True)[0]
-    draft = after(words, INDENTED, first + "    zero(one, two)\n", limit=48)
-    assert any(path.startswith("    call_b(one, two)\n") for path in paths(words, draft))
+    source = "def f(x):\n    a = one(x)\n    b = two(a)\n    c = three(b)\n    return c\n"
+    written = "def f(x):\n    a = one(x)\n    print(x)\n"
+    draft = after(words, source, written, limit=48)
+    assert any(path.startswith("    b = two(a)\n") for path in paths(words, draft))
 
 
 def test_behind_a_line_that_was_left_out_the_next_ones_are_copied() -> None:

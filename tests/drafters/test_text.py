@@ -61,7 +61,8 @@ def test_text_is_continued_with_the_very_tokens_of_the_whole(tokenizer, language
     for index, token in enumerate(whole):
         rest = CHUNK.match(code.encode()[len(text.written) :])
         assert rest
-        made = text.continued(rest.group())
+        made = text.continued(rest.group()) or []
+        assert made
         assert made == whole[index : index + len(made)]
         assert b"".join(map(text.pieces, made)) == rest.group()
         if text.append(token):
@@ -82,8 +83,9 @@ def test_a_seam_is_tokenised_as_the_model_would_or_not_at_all(tokenizer, before,
     for token in written:
         if text.append(token):
             text.start_line()
-    line = CHUNK.match(after.encode())
-    made = text.continued(line.group()) if line else None
+    line = CHUNK.match(after.encode() or b"\n")
+    assert line
+    made = text.continued(line.group())
     if made is not None and not text.at_line_start:
         whole = encode(tokenizer, before + line.group().decode())
         assert [*written, *made] == whole
