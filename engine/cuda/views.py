@@ -18,7 +18,7 @@ from engine.tree import Tree
 TOUCHED = 2
 """Blocks that the rows of one pass may stand in, next to each other."""
 
-FEW = 4
+FEW = 8
 """Side branches of the smaller of the two kinds of captured tree passes."""
 
 

@@ -89,11 +89,11 @@ def test_few_branches_and_many_are_passes_of_two_kinds() -> None:
     runner = runner_of()
     cache = read(runner, ids_of(20, 28))
     runner._passes.clear()
-    for parents in ([-1, -1], [-1] * 5, [-1] * 6, [-1] * 31):
+    for parents in ([-1, -1], [-1] * 9, [-1] * 10, [-1] * 31):
         runner.verify(cache, ids_of(len(parents) + 1, 29), parents)
         cache.keep([0], 20)
         cache.rollback(1)
-    assert list(runner._passes) == [(32, 1024, 4), (32, 1024, 31)]
+    assert list(runner._passes) == [(32, 1024, 8), (32, 1024, 31)]
     with pytest.raises(ValueError, match="rows"):
         runner.verify(cache, ids_of(33, 29), [-1] * 32)
 

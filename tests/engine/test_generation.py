@@ -233,7 +233,7 @@ def test_cancelling_after_any_pass_over_a_tree_leaves_the_next_answer_right(
     vocabulary = tiny_target.tokenizer.get_vocab_size()
     place, seed = 0, 0
 
-    def adversary(request, session, trees):
+    def adversary(request, *_):
         return AdversarialTrees(answers[place], vocabulary, seed)
 
     monkeypatch.setattr(engine.generation, "_drafter", adversary)

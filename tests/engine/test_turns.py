@@ -142,7 +142,7 @@ def test_any_order_of_turns_and_cancels_under_an_adversary_changes_no_text(
     expected = [alone(tiny_target, request) for request in requests]
     vocabulary = tiny_target.tokenizer.get_vocab_size()
 
-    def adversary(request, session, trees):
+    def adversary(request, *_):
         answer = tiny_target.tokenizer.encode(expected[requests.index(request)]).ids
         return AdversarialTrees(answer, vocabulary, choice.randrange(100))
 
