@@ -4,7 +4,8 @@
                                    [--tokens N]
 
 For N development edits, spread over the list, the target rewrites alone first; then drafts
-of random length, right, wrong and half right, are verified, and every token is compared.
+of random length, right, wrong and half right, chains and trees, are verified, and every token
+is compared.
 `--part 2/4` takes the second quarter of them, for a run in pieces. The exit code is 1
 where one differs.
 """
@@ -39,8 +40,28 @@ class Adversary:
         """Nothing to prepare."""
 
     def propose(self, limit: int) -> Draft:
-        """Return a draft that is right up to a random place."""
+        """Return a draft that is right up to a random place; every other one branches."""
         length = self._random.randint(0, limit)
+        if length and self._random.random() < 0.5:
+            return self._branching(self._chain(self._random.randint(1, length)), length)
+        return self._chain(length)
+
+    def _branching(self, draft: Draft, length: int) -> Draft:
+        """Add side branches anywhere, of tokens that are right where they stand or wrong."""
+        tokens = list(draft.tokens)
+        depths = list(range(len(tokens)))
+        parents = list(range(-1, len(tokens) - 1))
+        while len(tokens) < length:
+            last = len(tokens) - 1
+            parent = last if self._random.random() < 0.5 else self._random.randint(-1, last)
+            depths.append(depths[parent] + 1 if parent >= 0 else 0)
+            right = self._answer[self._emitted + depths[-1] :][:1]
+            wrong = self._random.randrange(self._vocabulary)
+            tokens.append(right[0] if right and self._random.random() < 0.7 else wrong)
+            parents.append(parent)
+        return draft._replace(tokens=tokens, parents=parents)
+
+    def _chain(self, length: int) -> Draft:
         right = self._random.choice((0, length, self._random.randint(0, length)))
         tokens = list(self._answer[self._emitted : self._emitted + right])
         tokens += self._random.choices(range(self._vocabulary), k=length - len(tokens))
