@@ -13,6 +13,7 @@ from engine.core import EngineError
 from engine.cuda import runner as cuda
 from engine.eager import EagerRunner
 from engine.kv_cache import KVCache
+from engine.memory import is_out_of_memory
 from engine.plain import PlainRunner
 from engine.runner import Runner
 
@@ -73,11 +74,15 @@ def can_roll_back(model: Any, runner: Runner) -> bool:
         cache.rollback(len(REFUSED))
         after = _one_by_one(runner, cache, REST)
         fresh = runner.verify(runner.new_cache(64, exact=False), [*BEGINNING, *REST])
-    except Exception:  # whatever a model does with a cache that it does not know
+    except Exception as error:  # whatever a model does with a cache that it does not know
+        if is_out_of_memory(error):
+            raise
         log.info("%s cannot be rolled back", model.config.model_type, exc_info=True)
         return False
-    wide = fresh.dtype == torch.float32
-    return torch.allclose(after, fresh[-len(REST) :], *((1e-2, 1e-3) if wide else (0.1, 0.3)))
+    expected = fresh[-len(REST) :].float()
+    # Passes of other shapes round otherwise; a refused token that stays changes far more.
+    bound = 1e-3 if fresh.dtype == torch.float32 else 0.05
+    return bool((after.float() - expected).norm() <= bound * expected.norm())
 
 
 def _one_by_one(runner: Runner, cache: KVCache, tokens: Sequence[int]) -> torch.Tensor:

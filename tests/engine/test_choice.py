@@ -150,8 +150,29 @@ def test_a_model_that_remembers_refused_tokens_is_found_out() -> None:
             return rows
 
     model = tiny("gpt_neox", SHAPE)
+    for dtype in (torch.float32, torch.bfloat16):
+        assert can_roll_back(model.to(dtype), EagerRunner(model, 512))
+        assert not can_roll_back(model, Forgetful(model, 512))
+
+
+def test_a_trial_for_which_memory_is_short_says_nothing_about_the_model(monkeypatch) -> None:
+    def fail(*args) -> None:
+        raise MemoryError
+
+    model = tiny("gpt_neox", SHAPE)
+    runner = EagerRunner(model, 512)
+    monkeypatch.setattr(runner, "verify", fail)
+    with pytest.raises(MemoryError):
+        can_roll_back(model, runner)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_trial_is_sharp_in_halves_too(dtype) -> None:
+    model = tiny("gpt_neox", SHAPE).to(dtype)
     assert can_roll_back(model, EagerRunner(model, 512))
-    assert not can_roll_back(model, Forgetful(model, 512))
+    recurrent = tiny("mamba", STATEFUL["mamba"]).to(dtype)
+    recurrent._is_stateful = False
+    assert not can_roll_back(recurrent, EagerRunner(recurrent, 512))
 
 
 def test_a_model_whose_state_is_out_of_reach_is_refused() -> None:

@@ -1,0 +1,115 @@
+"""Edits mined from a local repository's history, in the form of the development edits.
+
+A commit gives an edit when it changes one file of a known language. Where the change lies
+in one function, the edit is that function before and after, else the whole file; of 10 to
+600 lines, with the commit's message as the instruction.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import Any
+
+from benchmarks.replay.items import BadInput
+from lsp_server.core import Span
+from lsp_server.languages import language_of
+from lsp_server.spans import span_at
+from lsp_server.text.line_ends import to_lf
+
+LINES = range(10, 601)
+MESSAGE_CHARS = 600
+
+
+def mine(spec: str, limit: int | None) -> list[dict[str, Any]]:
+    """Return edits of `PATH` or `PATH@REVISION`, newest first.
+
+    Raises:
+        BadInput: there is no such repository or revision, or nothing in it fits.
+    """
+    path, _, revision = spec.partition("@")
+    found = []
+    for edit in _edits(Path(path), revision or "HEAD"):
+        found.append(edit)
+        if limit is not None and len(found) >= limit:
+            break
+    if not found:
+        raise BadInput(f"No commit of {spec} changes one function or file of 10 to 600 lines.")
+    return found
+
+
+def _edits(folder: Path, revision: str) -> Iterator[dict[str, Any]]:
+    listing = _git(folder, "log", "--no-merges", "--format=%x00%H%x00%B%x00", "--name-status",
+                   "--diff-filter=AMDR", revision, "--")  # fmt: skip
+    parts = listing.split("\0")[1:]
+    for commit, message, changes in zip(parts[::3], parts[1::3], parts[2::3], strict=False):
+        files = [line.split("\t") for line in changes.splitlines() if line.strip()]
+        if len(files) != 1 or files[0][0] != "M":
+            continue
+        name = files[0][1]
+        language = language_of(name)
+        if not language or not message.strip():
+            continue
+        try:
+            before, after = (_text(folder, f"{rev}:{name}") for rev in (f"{commit}^", commit))
+        except BadInput:
+            continue
+        edit = _narrowed(before, after, language)
+        if edit is None:
+            continue
+        matcher = SequenceMatcher(None, edit[0].splitlines(), edit[1].splitlines(), autojunk=False)
+        copied = sum(block.size for block in matcher.get_matching_blocks())
+        yield {
+            "id": commit[:10],
+            "language": language,
+            "instruction": message.strip()[:MESSAGE_CHARS],
+            "before": edit[0],
+            "after": edit[1],
+            "kind": "commit",
+            "copy_ratio": copied / max(len(edit[1].splitlines()), 1),
+        }
+
+
+def _narrowed(before: str, after: str, language: str) -> tuple[str, str] | None:
+    """Return the function that changed, before and after, else the whole file, if of a size."""
+    if before == after:
+        return None
+    start = _common(before, after)
+    end = _common(before[start:][::-1], after[start:][::-1])
+    span = span_at(before, language, start)
+    if span is not None and _holds(span, start, len(before) - end):
+        new_end = span.end + len(after) - len(before)
+        one = before[span.start : span.end], after[span.start : new_end]
+        if all(len(text.splitlines()) in LINES for text in one):
+            return one
+    whole = before, after
+    return whole if all(len(text.splitlines()) in LINES for text in whole) else None
+
+
+def _holds(span: Span, start: int, end: int) -> bool:
+    return span.start <= start and end <= span.end
+
+
+def _common(one: str, other: str) -> int:
+    limit = min(len(one), len(other))
+    return next((i for i in range(limit) if one[i] != other[i]), limit)
+
+
+def _text(folder: Path, what: str) -> str:
+    return to_lf(_git(folder, "show", what))
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    try:
+        ran = subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, check=True
+        )
+        return ran.stdout.decode("utf-8")
+    except (OSError, subprocess.CalledProcessError, UnicodeDecodeError) as error:
+        said = getattr(error, "stderr", b"") or b""
+        reason = said.decode("utf-8", "replace").strip().splitlines()
+        raise BadInput(
+            f"git cannot read {folder}: {reason[-1] if reason else type(error).__name__}"
+        ) from error

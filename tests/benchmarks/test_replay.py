@@ -1,0 +1,239 @@
+"""The replay benchmark: what it counts, by hand; its peers; its input."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from benchmarks.replay.__main__ import NAMES, main
+from benchmarks.replay.items import Item, items_of, load_tokens
+from benchmarks.replay.measure import EDIT, FIRST, FULL, NEW, accepted_path, replay
+from benchmarks.replay.oracle import Oracle
+from benchmarks.replay.peers import (
+    FirstMatch,
+    LongestMatch,
+    NgramMap,
+    Nothing,
+    Reuse,
+    TransformersLookup,
+)
+from drafters.core import Draft, DraftContext
+from tests.tiny import save_tiny_model
+
+BEFORE = "def area(width, height):\n    return width * height\n"
+AFTER = "def area(width, depth):\n    return width * depth\n"
+
+
+class Scripted:
+    """Proposes drafts from a list, then nothing."""
+
+    def __init__(self, *drafts: Draft) -> None:
+        self._drafts = list(drafts)
+        self.seen: list[int] = []
+
+    def begin(self, context: DraftContext) -> None:
+        self.seen = []
+
+    def propose(self, limit: int) -> Draft:
+        return self._drafts.pop(0) if self._drafts else Draft((), "none")
+
+    def observe(self, accepted, next_token) -> None:
+        self.seen += [*accepted, next_token]
+
+
+def item(reference: list[int], prompt: list[int] | None = None, source=()) -> Item:
+    return Item("x", {}, DraftContext(prompt or [100], source), reference)
+
+
+def draft(tokens: list[int], parents=()) -> Draft:
+    return Draft(tokens, "source", 0.5, None, parents)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return save_tiny_model(tmp_path_factory.mktemp("replay"))
+
+
+@pytest.fixture
+def data(tmp_path) -> Path:
+    file = tmp_path / "edits.jsonl"
+    edit = {"id": "a", "language": "python", "instruction": "rename height to depth",
+            "before": BEFORE, "after": AFTER, "kind": "rename", "copy_ratio": 0.5}  # fmt: skip
+    file.write_text("".join(json.dumps({**edit, "id": name}) + "\n" for name in "abc"))
+    return file
+
+
+def test_passes_rows_and_causes_are_counted_as_by_hand() -> None:
+    drafter = Scripted(
+        draft([1, 2, 9, 9]),  # two right, then 3 of the target's own
+        draft([4, 5, 6, 7]),  # all right, then 8: the window was full
+        draft([5]),  # nothing, but just behind an accepted one
+        draft([]),
+        draft([5]),
+    )
+    found = replay(drafter, item([1, 2, 3, 4, 5, 6, 7, 8, 20, 21, 22, 23]), 4)
+    assert drafter.seen == [1, 2, 3, 4, 5, 6, 7, 8, 20, 21, 22, 23]
+    assert (found.tokens, found.passes, found.drafted) == (12, 6, 10)
+    assert found.accepted_by_origin == {"source": 6}
+    assert found.causes == {FIRST: 1, FULL: 1, EDIT: 2, NEW: 2}
+
+
+@pytest.mark.parametrize(
+    ("tokens", "parents", "path"),
+    [
+        ([1, 2, 3], (), [0, 1, 2]),
+        ([1, 9, 3], (), [0]),
+        ([9, 9, 1, 2], (-1, 0, -1, 2), [2, 3]),
+        ([1, 9, 2, 3], (-1, 0, 0, 2), [0, 2, 3]),
+        ([1, 1, 2], (-1, -1, 1), [0]),  # of equals the first
+        ([1, 2, 3, 4], (), [0, 1, 2]),  # the end is emitted, not accepted
+    ],
+)
+def test_the_longest_path_that_the_reference_follows_is_accepted(tokens, parents, path) -> None:
+    assert accepted_path(draft(tokens, parents), [1, 2, 3, 4], 0) == path
+
+
+def test_all_rows_of_a_tree_are_drafted_and_its_branches_named() -> None:
+    found = replay(Scripted(draft([9, 1, 2], (-1, -1, 1))), item([1, 2, 3]), 8)
+    assert (found.passes, found.drafted) == (1, 3)
+    assert found.drafted_by_origin == {"source": 1, "branch": 2}
+    assert found.accepted_by_origin == {"branch": 2}
+
+
+def test_more_than_the_window_is_a_fault() -> None:
+    with pytest.raises(AssertionError, match="proposed 3 tokens"):
+        replay(Scripted(draft([1, 2, 3])), item([1, 2, 3]), 2)
+
+
+REPEATED = [1, 2, 3, 4, 5, 1, 2, 3, 7, 8, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("peer", "tokens"),
+    [
+        (Nothing(), []),
+        (FirstMatch(), [4, 5, 1, 2]),  # the first occurrence
+        (LongestMatch(), [7, 8, 1, 2]),  # of equally long ones the latest
+        (NgramMap(size=3), [7, 8, 1, 2]),
+        (NgramMap(size=12), []),
+        (TransformersLookup(), [4, 5, 1, 2]),
+    ],
+)
+def test_a_look_up_finds_what_its_project_says(peer, tokens) -> None:
+    peer.begin(DraftContext(REPEATED))
+    assert list(peer.propose(4).tokens) == tokens
+
+
+def test_the_reuse_rule_takes_the_source_up_again_after_seven_equal_tokens() -> None:
+    source = list(range(10, 40))
+    peer = Reuse()
+    peer.begin(DraftContext([1], source))
+    assert list(peer.propose(5).tokens) == source[:5]
+    peer.observe(source[:2], 99)
+    assert not peer.propose(5).tokens
+    peer.observe([], source[2])
+    for token in source[3:9]:
+        assert not peer.propose(5).tokens
+        peer.observe([], token)
+    assert list(peer.propose(5).tokens) == source[9:14]
+
+
+def test_the_oracle_copies_all_and_guesses_nothing() -> None:
+    source, reference = [1, 2, 3, 4, 5, 6], [1, 2, 3, 90, 91, 5, 6, 7]
+    found = replay(Oracle(reference), item(reference, source=source), 8)
+    # 1 2 3 and 90; 91; 5 6 and the end.
+    assert (found.passes, found.accepted_by_origin) == (3, {"source": 5})
+
+
+def test_the_reference_is_the_answer_with_its_fence_and_end(folder, data) -> None:
+    tokens = load_tokens(str(folder))
+    (first, *_) = items_of([json.loads(data.read_text().splitlines()[0])], tokens)
+    text = b"".join(map(tokens.pieces, first.reference)).decode()
+    assert text == f"{AFTER}\n```<|im_end|>"
+    prompt = b"".join(map(tokens.pieces, first.context.prompt)).decode()
+    assert BEFORE in prompt
+    assert prompt.endswith("```python\n")
+    assert first.groups == {"kind": "rename", "language": "python", "copy_ratio": "0.5 to 0.8"}
+
+
+def test_json_has_the_promised_figures_and_is_the_same_every_time(folder, data, capsys) -> None:
+    command = ["--data", str(data), "--tokenizer", str(folder), "--drafter", "cascade,none",
+               "--window", "8", "--json", "--by", "kind,copy_ratio"]  # fmt: skip
+    runs = []
+    for _ in range(2):
+        assert main(command) == 0
+        runs.append(json.loads(capsys.readouterr().out))
+    plain = runs[0]["none"]
+    assert plain["tokens_per_pass"] == plain["median"] == plain["p10"] == 1.0
+    assert plain["passes"] == plain["tokens"] == 3 * plain["by_kind"]["rename"]["tokens"] / 3
+    assert plain["drafted"] == 0
+    ours = runs[0]["cascade"]
+    assert ours["tokens"] == plain["tokens"]
+    assert ours["tokens_per_pass"] > 2.0
+    assert ours["microseconds_per_proposal"] > 0.0
+    timed = {"microseconds_per_proposal", "p99_microseconds", "begin_ms_per_1000_tokens"}
+    same = [{k: v for k, v in run["cascade"].items() if k not in timed and k[:3] != "by_"}
+            for run in runs]  # fmt: skip
+    assert same[0] == same[1]
+
+
+def test_people_get_a_table_and_the_worst_items(folder, data, capsys) -> None:
+    names = ",".join(name for name in NAMES if name != "suffix")
+    assert main(["--data", str(data), "--tokenizer", str(folder), "--limit", "2",
+                 "--drafter", names, "--by", "kind", "--worst", "1"]) == 0  # fmt: skip
+    out = capsys.readouterr().out
+    for words in ("tokens/pass", "cascade by kind", "passes: first pass", "worst of oracle"):
+        assert words in out
+
+
+def commit(folder: Path, message: str, **files: str) -> None:
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text)
+    git = ["git", "-C", str(folder), "-c", "user.name=x", "-c", "user.email=x"]
+    subprocess.run([*git, "add", "."], check=True)
+    subprocess.run([*git, "commit", "-qm", message], check=True)
+
+
+def test_edits_are_mined_from_a_repository(folder, tmp_path, capsys) -> None:
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    subprocess.run(["git", "-C", str(repository), "init", "-q"], check=True)
+    body = "".join(f"    step_{i} = {i}\n" for i in range(12))
+    text = f"import os\n\n\ndef first():\n{body}\n\ndef second():\n{body}"
+    commit(repository, "begin", a=text)
+    commit(repository, "rename step_5", a=text.replace("step_5", "fifth", 1))
+    commit(repository, "two files", a=text, b=text)
+    short = "x = 1\n"
+    commit(repository, "too short", c=short)
+    commit(repository, "still too short", c="x = 2\n")
+    assert main(["--git", str(repository), "--tokenizer", str(folder), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["cascade"]
+    assert found["items"] == 1
+    # One function, and not the other, which is as long.
+    assert 0 < found["tokens"] < len(load_tokens(str(folder)).tokenize(text))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--data", "missing.jsonl"], "missing.jsonl cannot be read"),
+        (["--data", "{broken}"], "Line 2 of broken.jsonl is no edit"),
+        (["--data", "{data}", "--drafter", "magic"], "There is no drafter 'magic'"),
+        (["--data", "{data}", "--by", "size"], "There is no group 'size'"),
+        (["--data", "{data}", "--tokenizer", "{nowhere}"], "There is no tokenizer for"),
+        (["--git", "{nowhere}"], "git cannot read"),
+    ],
+)
+def test_bad_input_is_one_sentence(arguments, says, folder, data, tmp_path, capsys) -> None:
+    (tmp_path / "broken.jsonl").write_text(data.read_text().splitlines()[0] + "\n{nonsense\n")
+    names = {"data": data, "broken": tmp_path / "broken.jsonl", "nowhere": tmp_path / "nowhere"}
+    given = [argument.format(**names) for argument in arguments]
+    if "--tokenizer" not in given:
+        given += ["--tokenizer", str(folder)]
+    assert main(given) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert error.count("\n") == 1
