@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.replay import page
 from benchmarks.replay.__main__ import NAMES, main
 from benchmarks.replay.items import Item, items_of, load_tokens
 from benchmarks.replay.measure import EDIT, FIRST, FULL, NEW, accepted_path, replay
@@ -237,3 +238,18 @@ def test_bad_input_is_one_sentence(arguments, says, folder, data, tmp_path, caps
     error = capsys.readouterr().err
     assert says in error
     assert error.count("\n") == 1
+
+
+def test_the_page_is_made_by_one_command_and_is_the_same_every_time(folder, data, tmp_path) -> None:
+    pytest.importorskip("matplotlib")
+    made = []
+    for name in ("one", "two"):
+        docs = tmp_path / name
+        assert page.main(["--data", str(data), "--tokenizer", str(folder),
+                          "--docs", str(docs)]) == 0  # fmt: skip
+        made.append((docs / "drafters.md", docs / "images" / "drafters.svg"))
+    texts = [[file.read_text() for file in files] for files in made]
+    assert texts[0] == texts[1]
+    assert "| redraft | " in texts[0][0]
+    assert "over 3 edits" in texts[0][0]
+    assert str(tmp_path) not in texts[0][0]
