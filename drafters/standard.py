@@ -126,7 +126,7 @@ class StandardDrafter:
         known = first.run >= COPIED or (rule is not None and rule.chance >= DECIDED)
         if self._alignment.is_firm and known and first.index < len(first.tokens):
             tree.follow_from_root(copy)
-            return _draft(tree, cursors, 0.97)
+            return _draft(tree, cursors, tree.chances[0])
         before = history[-2] if len(history) > 1 else -1
         since = self._alignment.unmatched
         forecast = self._forecaster.look(

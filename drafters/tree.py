@@ -43,6 +43,9 @@ FOLLOWED = -2
 GOES_ON = (0.85, 0.9, 0.92, 0.94, 0.955, 0.97, 0.978, 0.985, 0.99)
 """Chance that a copy holds for one more token, by the bucket of its length."""
 
+KNOWN_GOES_ON = 0.995
+"""The same where the place in the source was known before the draft."""
+
 
 class Decision(NamedTuple):
     """Where a rule was taken or not: what it said, and what the source said."""
@@ -53,15 +56,19 @@ class Decision(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A token that may be drafted next."""
+    """A token that may be drafted next.
 
-    doubt: float
+    `rank` is negative: its chance, or less for a token of a sure copy.
+    """
+
+    rank: float
     order: int
     parent: int
     token: int
     cursors: Sequence[Cursor]
     match: tuple[int, int] | None
     before: int
+    chance: float
 
 
 Look = Callable[[Sequence[Cursor], tuple[int, int] | None, int, int], Forecast]
@@ -107,6 +114,8 @@ class Tree:
         self._single = single
         self._heap: list[Node] = []
         self._order = 0
+        self._easy = EASY
+        self._goes_on = GOES_ON
 
     def grow(self, root: Forecast, cursors: Sequence[Cursor], last: int) -> None:
         """Fill the rows, beginning with the forecast at the root."""
@@ -115,29 +124,30 @@ class Tree:
             node = heappop(self._heap)
             if (node.parent, node.token) in self.children:
                 continue
-            index = self._add(node.parent, node.token, -node.doubt)
+            index = self._add(node.parent, node.token, node.chance)
             run = _longest(node, self._history)
             busy = len(self.forecasts) >= FORECASTS
             if run is not None and (
                 busy or run.run >= (SURE_MATCH if run.origin == "ngram" else SURE)
             ):
-                worth = 1.0 if run.feature == FOLLOWED else EASY
-                self._follow(index, -node.doubt * worth, run)
+                self._follow(index, node.chance, run)
             elif not busy:
                 forecast = self._look(node.cursors, node.match, node.token, node.before)
-                self._branch(index, -node.doubt, forecast, node.cursors, node.token)
+                self._branch(index, node.chance, forecast, node.cursors, node.token)
 
     def follow_from_root(self, run: Cursor) -> None:
         """Fill the rows with one sure copy, and what a rule may say otherwise in it."""
+        self._easy = 1.0
+        self._goes_on = (KNOWN_GOES_ON,) * len(GOES_ON)
         self._follow(-1, 1.0, run)
         while self._heap and len(self.tokens) < self._limit:
             node = heappop(self._heap)
             if (node.parent, node.token) in self.children:
                 continue
-            index = self._add(node.parent, node.token, -node.doubt)
+            index = self._add(node.parent, node.token, node.chance)
             run_on = _longest(node, self._history)
             if run_on is not None:
-                self._follow(index, -node.doubt, run_on)
+                self._follow(index, node.chance, run_on)
 
     def _add(self, parent: int, token: int, chance: float) -> int:
         index = len(self.tokens)
@@ -155,9 +165,11 @@ class Tree:
         cursors: Sequence[Cursor],
         match: tuple[int, int] | None,
         before: int,
+        worth: float = 1.0,
     ) -> None:
         self._order += 1
-        heappush(self._heap, Node(-chance, self._order, parent, token, cursors, match, before))
+        node = Node(-chance * worth, self._order, parent, token, cursors, match, before, chance)
+        heappush(self._heap, node)
 
     def _branch(
         self, index: int, chance: float, forecast: Forecast, cursors: Sequence[Cursor], token: int
@@ -192,14 +204,15 @@ class Tree:
         """Draft along a run while nothing else is likelier."""
         tokens, at, length, _, choices, origin = run
         end = len(tokens)
-        chance *= GOES_ON[LENGTH_STEP[length if length < 32 else 32]]
+        goes_on = self._goes_on
+        chance *= goes_on[LENGTH_STEP[length if length < 32 else 32]]
         while at < end and len(self.tokens) < self._limit:
             if choices and at in choices:
                 chance = self._choose(index, chance, run, at, length)
-            if self._heap and chance < -self._heap[0].doubt:
+            if self._heap and chance * self._easy < -self._heap[0].rank:
                 before = self.tokens[index] if index >= 0 else self._history[-1]
                 here = Cursor(tokens, at, length, FOLLOWED, choices, origin)
-                self._push(chance, index, tokens[at], (here,), None, before)
+                self._push(chance, index, tokens[at], (here,), None, before, self._easy)
                 return
             token = tokens[at]
             if (index, token) in self.children:
@@ -207,7 +220,7 @@ class Tree:
             index = self._add(index, token, chance)
             at += 1
             length += 1
-            chance *= GOES_ON[LENGTH_STEP[length if length < 32 else 32]]
+            chance *= goes_on[LENGTH_STEP[length if length < 32 else 32]]
 
     def _choose(self, index: int, chance: float, run: Cursor, at: int, length: int) -> float:
         """Put what the source says plainly beside what a rule says; return the rule's chance."""
@@ -217,7 +230,7 @@ class Tree:
             plain = Cursor(self._source, choice.plain, length, FOLLOWED)
             before = self.tokens[index] if index >= 0 else self._history[-1]
             otherwise = chance * (1.0 - choice.chance) * ELSEWHERE
-            self._push(otherwise, index, token, (plain,), None, before)
+            self._push(otherwise, index, token, (plain,), None, before, self._easy)
         return chance * choice.chance
 
 
