@@ -13,6 +13,7 @@ from drafters.odds import (
     AFTER_KIND,
     AFTER_ONE,
     AFTER_PAIR,
+    AFTER_SHAPE,
     AHEAD,
     CONTRADICTED,
     LENGTH_STEP,
@@ -111,6 +112,7 @@ class Forecaster:
         history = self._history
         for family, shares in (
             (AFTER_PAIR, history.shares_after_pair(before, last)),
+            (AFTER_SHAPE, history.shares_after_shape(before, last)),
             (AFTER_ONE, history.shares_after(last)),
             (AFTER_KIND, history.commonest_after_kind(last)),
         ):

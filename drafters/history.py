@@ -37,10 +37,11 @@ class History:
         self._kind_of = kind_of
         self._after: dict[int, list[int]] = {}
         self._after_pair: dict[int, list[int]] = {}
+        self._after_shape: dict[tuple[int, object], list[int]] = {}
         self._after_kind: dict[object, dict[int, int]] = {}
         self._kind_counts: dict[object, int] = {}
         self._commonest: dict[object, tuple[int, Shares]] = {}
-        self._known_shares: dict[int, tuple[int, Shares]] = {}
+        self._known_shares: dict[object, tuple[int, Shares]] = {}
 
     def append(self, token: int) -> None:
         """Append one token."""
@@ -50,6 +51,7 @@ class History:
         """Append tokens."""
         tokens, after, after_pair = self.tokens, self._after, self._after_pair
         kind_of, after_kind, kind_counts = self._kind_of, self._after_kind, self._kind_counts
+        after_shape = self._after_shape
         last = tokens[-1] if tokens else None
         size = len(tokens)
         for token in more:
@@ -69,6 +71,13 @@ class History:
                         kind_counts[kind] = 0
                     counts[token] = counts.get(token, 0) + 1
                     kind_counts[kind] += 1
+                    if size > 2:
+                        shape = (tokens[-2], kind)
+                        places = after_shape.get(shape)
+                        if places is None:
+                            after_shape[shape] = [size - 1]
+                        else:
+                            places.append(size - 1)
             tokens.append(token)
             places = after.get(token)
             if places is None:
@@ -102,6 +111,13 @@ class History:
         key = first << SHIFT | second
         return self._shares(~key, self._after_pair.get(key))
 
+    def shares_after_shape(self, first: int, second: int) -> Shares:
+        """Return what followed `first` and any token of the kind of `second`."""
+        if self._kind_of is None:
+            return []
+        shape = (first, self._kind_of(second))
+        return self._shares(shape, self._after_shape.get(shape))
+
     def commonest_after_kind(self, token: int) -> Shares:
         """Return the commonest followers of tokens of this token's kind.
 
@@ -119,7 +135,7 @@ class History:
             known = self._commonest[kind] = (count, shares)
         return known[1]
 
-    def _shares(self, key: int, places: list[int] | None) -> Shares:
+    def _shares(self, key: object, places: list[int] | None) -> Shares:
         if places is None:
             return []
         tokens, end = self.tokens, len(self.tokens)

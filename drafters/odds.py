@@ -60,6 +60,8 @@ NONE = _layout.take(4 * 2)
 """None of them: tokens since the divergence, at a line's start."""
 CONTRADICTED = _layout.take(8)
 """The source goes on so, but the memory changes it here: chance of the rule."""
+AFTER_SHAPE = _layout.take(8)
+"""Its share behind the token before the last and any token of the last one's kind."""
 SIZE = _layout.size
 
 LENGTH_STEP = tuple(
