@@ -24,7 +24,7 @@ SURE_MATCH = 8
 LEAST_CHANCE = 0.004
 """Less likely tokens are not drafted."""
 
-FORECASTS = 9
+FORECASTS = 8
 """Places of a tree at which all candidates are weighed."""
 
 ADVANTAGE = 4
