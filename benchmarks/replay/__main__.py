@@ -2,10 +2,11 @@
 
     python -m benchmarks.replay --data FILE | --git REPO[@REV] [--tokenizer MODEL]
         [--drafter NAME[,NAME]] [--window N] [--json] [--by kind,language,copy_ratio]
-        [--limit N] [--worst N]
+        [--answers FILE] [--limit N] [--worst N]
 
 The reference text plays the target model (benchmarks/replay/measure.py). Everything but the
-times is the same in every run. Drafters of the product: `cascade` (all that need no model,
+times is the same in every run. With `--answers` the reference is what a real target wrote
+(`python -m benchmarks.record`). Drafters of the product: `cascade` (all that need no model,
 as trees), `chain` (the same without branches), `source`, `ngram`; others:
 benchmarks/replay/peers.py, and `oracle`, which copies perfectly and guesses nothing.
 """
@@ -22,6 +23,7 @@ from rich.console import Console
 
 from benchmarks.common import MODEL
 from benchmarks.replay import summary
+from benchmarks.replay.answers import read, with_answers
 from benchmarks.replay.git_edits import mine
 from benchmarks.replay.items import BadInput, Item, items_of, load_tokens, read_edits
 from benchmarks.replay.measure import Result, replay
@@ -51,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.add_mutually_exclusive_group(required=True)
     given.add_argument("--data", type=Path, help="edits as JSON lines")
     given.add_argument("--git", metavar="REPO[@REV]", help="edits from a repository's history")
+    parser.add_argument("--answers", type=Path, help="recorded answers, instead of `after`")
     parser.add_argument("--tokenizer", default=MODEL, help="a model or a folder")
     parser.add_argument("--drafter", default="cascade", help=f"of {', '.join(NAMES)}")
     parser.add_argument("--window", type=_rows, default=48, help="drafted rows of a pass")
@@ -65,7 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.git:
             edits = mine(options.git, options.limit)
         else:
-            edits = read_edits(options.data, options.limit)
+            edits = read_edits(options.data, None if options.answers else options.limit)
+        if options.answers:
+            edits = with_answers(edits, read(options.answers))[: options.limit]
         items = list(items_of(edits, load_tokens(options.tokenizer)))
     except BadInput as error:
         print(f"replay: {error}", file=sys.stderr)

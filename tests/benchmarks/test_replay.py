@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.replay import page
+from benchmarks import record
+from benchmarks.replay import answers, page
 from benchmarks.replay.__main__ import NAMES, main
-from benchmarks.replay.items import Item, items_of, load_tokens
+from benchmarks.replay.items import BadInput, Item, items_of, load_tokens
 from benchmarks.replay.measure import EDIT, FIRST, FULL, NEW, accepted_path, replay
 from benchmarks.replay.oracle import Oracle
 from benchmarks.replay.peers import (
@@ -253,3 +254,45 @@ def test_the_page_is_made_by_one_command_and_is_the_same_every_time(folder, data
     assert "| redraft | " in texts[0][0]
     assert "over 3 edits" in texts[0][0]
     assert str(tmp_path) not in texts[0][0]
+
+
+def test_a_targets_own_answers_are_recorded_once_and_replayed(
+    folder, data, tmp_path, capsys, monkeypatch
+) -> None:
+    monkeypatch.setenv("REDRAFT_CACHE_DIR", str(tmp_path / "cache"))
+    out = tmp_path / "answers.jsonl"
+    command = ["--data", str(data), "--out", str(out), "--model", str(folder)]
+    assert record.main([*command, "--items", "1"]) == 0
+    first = out.read_text()
+    assert record.main([*command, "--items", "2"]) == 0
+    assert out.read_text().startswith(first)
+    assert [json.loads(line)["id"] for line in out.read_text().splitlines()] == ["a", "b"]
+    assert "tokens in" in capsys.readouterr().out
+
+    # A random model never closes its fence: say that it did.
+    lines = [{**json.loads(line), "text": BEFORE, "reason": "stop"} for line in first.splitlines()]
+    whole = tmp_path / "whole.jsonl"
+    answers.append(whole, lines[0], {"model": "m"})
+    arguments = ["--data", str(data), "--tokenizer", str(folder), "--drafter", "oracle", "--json"]
+    assert main([*arguments, "--answers", str(whole)]) == 0
+    found = json.loads(capsys.readouterr().out)["oracle"]
+    # Nothing was changed, so it is one copy and the end.
+    assert (found["items"], found["passes"]) == (1, 1)
+
+
+def test_answers_that_are_not_what_was_recorded_are_refused(data, tmp_path, folder, capsys) -> None:
+    file = tmp_path / "answers.jsonl"
+    answer = {"id": "a", "text": AFTER, "reason": "length"}
+    answers.append(file, answer, {"model": "m", "edits": "1"})
+    arguments = ["--data", str(data), "--tokenizer", str(folder), "--answers", str(file)]
+    assert main(arguments) == 2
+    assert "None of these edits has a whole recorded answer" in capsys.readouterr().err
+    for made_by, says in (({"model": "n"}, "another model"), ({"edits": "2"}, "another edits")):
+        with pytest.raises(BadInput, match=says):
+            answers.read(file, made_by)
+    file.write_text(file.read_text().replace("depth", "breadth"))
+    assert main(arguments) == 2
+    assert "was changed since it was recorded" in capsys.readouterr().err
+    file.write_text("{}")
+    assert main(arguments) == 2
+    assert "holds no recorded answers" in capsys.readouterr().err
