@@ -18,7 +18,7 @@ from engine.store.cache import models_folder, private_folder
 
 log = logging.getLogger(__name__)
 
-FORMAT = 1
+FORMAT = 2
 BUDGET_SECONDS = 2.0
 
 

@@ -21,7 +21,7 @@ from engine.core import (
     Progress,
     RunnerState,
 )
-from engine.cost_store import cost_of, keep
+from engine.cost_store import cost_of
 from engine.draft_model import GreedyDraftModel, check_same_tokenizer
 from engine.generation import generate
 from engine.loader import LoadedModel, load_model
@@ -59,7 +59,6 @@ class ModelHost:
         self._default = default_model
         self._prefix_budget = prefix_budget
         self._target: LoadedModel | None = None
-        self._folder: Path | None = None
         self._prefix: PrefixCache | None = None
         self._draft: tuple[str, GreedyDraftModel] | None = None
 
@@ -107,9 +106,9 @@ class ModelHost:
         return self._default if request.model in DEFAULT_NAMES else request.model
 
     def close(self) -> None:
-        """Let go of the models; keep what was learnt about the cost of passes."""
-        if self._target is not None and self._folder is not None:
-            keep(str(self._folder), self._target.runner, self._target.cost)
+        """Let go of the models."""
+        # What was learnt about the cost of passes goes too: an hour on a busy machine would
+        # make the next start choose worse windows than its measurement does.
         self._target = None
         self._prefix = None
         self._draft = None
@@ -123,7 +122,6 @@ class ModelHost:
         # Before the other is let go: a name that does not exist costs nobody a model.
         folder = yield from self._fetch(name, is_cancelled)
         self.close()
-        self._folder = folder
         self._target = yield from self._load(name, folder, is_cancelled, measured=True)
         self._prefix = PrefixCache(self._target.runner, self._prefix_budget)
         return self._target

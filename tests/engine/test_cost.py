@@ -141,7 +141,10 @@ def test_the_cost_of_a_model_is_measured_once(tmp_path, monkeypatch) -> None:
     assert cost_of("m", runner).points() == measured.points()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 1}', '{"format": 0, "points": []}'])
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", '{"format": 2}', '{"format": 1, "points": []}', '{"format": 0, "points": []}'],
+)
 def test_a_damaged_file_is_measured_anew(tmp_path, monkeypatch, text) -> None:
     monkeypatch.setenv("REDRAFT_CACHE_DIR", str(tmp_path))
     runner = EagerRunner(make_model("llama", 300), 512)
@@ -149,7 +152,7 @@ def test_a_damaged_file_is_measured_anew(tmp_path, monkeypatch, text) -> None:
     (file,) = tmp_path.rglob("cost/*.json")
     file.write_text(text)
     assert {p.context for p in cost_of("m", runner).points()} == {64, 512, 2048}
-    assert json.loads(file.read_text())["format"] == 1
+    assert json.loads(file.read_text())["format"] == 2
 
 
 def test_a_probe_leaves_no_trace_and_takes_the_rows_of_the_pass(tiny_target) -> None:
