@@ -15,94 +15,18 @@ import random
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from benchmarks.common import MODEL, edits
+from benchmarks.replay.items import Item, items_of, load_tokens
+from benchmarks.replay.measure import replay
 from drafters import odds, weights
-from drafters.core import Draft, DraftContext
 from drafters.standard import StandardDrafter
-from engine.chat import Chat
-from engine.core import GenerationRequest, Message
-from engine.pieces import pieces_of
-from engine.store import resolve
-from lsp_server.core import RewriteRequest, Span
-from lsp_server.prompts import build_prompt
 
 WINDOWS = (16, 48, 48)
 """Drafted rows of a pass, in turn from item to item: the weights serve both."""
 
 RATES = (0.02, 0.01, 0.005)
 """Step of learning in each epoch; the last goes on."""
-
-
-class Item(NamedTuple):
-    """One edit: what a drafter is told, the tokens of the reference, and the repository."""
-
-    context: DraftContext
-    reference: list[int]
-    repository: str
-
-
-def load(model: str) -> list[Item]:
-    """Return the development edits, tokenised as the engine would."""
-    from transformers import AutoTokenizer
-
-    tokenizer: Any = AutoTokenizer.from_pretrained(
-        resolve(model, lambda progress: None, lambda: False)
-    )
-    backend = tokenizer.backend_tokenizer
-    backend.normalizer = None
-    chat = Chat(tokenizer)
-    pieces = pieces_of(backend)
-
-    def tokenize(text: str) -> list[int]:
-        return backend.encode(text, add_special_tokens=False).ids
-
-    items = []
-    for edit in edits():
-        span = Span(0, len(edit["before"]))
-        prompt = build_prompt(
-            RewriteRequest(edit["before"], span, edit["language"], edit["instruction"])
-        )
-        messages = tuple(Message(m["role"], m["content"]) for m in prompt.messages)
-        request = GenerationRequest(model, messages, continue_final_message=True)
-        source = chat.encode_source(prompt.source, prompt.stop[0]).tokens
-        context = DraftContext(
-            chat.encode_prompt(request), source, edit["instruction"], pieces, tokenize
-        )
-        end = tokenizer.eos_token_id
-        reference = [*chat.encode_source(edit["after"], prompt.stop[0]).tokens, end]
-        items.append(Item(context, reference, edit["source"]["repo"]))
-    return items
-
-
-def accepted(draft: Draft, reference: Sequence[int], start: int) -> int:
-    """Return how many drafted tokens the reference accepts from `start` on."""
-    parents = draft.parents or range(-1, len(draft.tokens) - 1)
-    children = {
-        (parent, token): index
-        for index, (parent, token) in enumerate(zip(parents, draft.tokens, strict=True))
-    }
-    node, count = -1, 0
-    while start + count < len(reference) - 1:
-        node = children.get((node, reference[start + count]), -2)
-        if node < -1:
-            break
-        count += 1
-    return count
-
-
-def replay(drafter: StandardDrafter, item: Item, window: int) -> int:
-    """Return the passes that the item takes."""
-    drafter.begin(item.context)
-    start = passes = 0
-    while start < len(item.reference):
-        count = accepted(drafter.propose(window), item.reference, start)
-        end = start + count
-        drafter.observe(item.reference[start:end], item.reference[end])
-        start = end + 1
-        passes += 1
-    return passes
 
 
 def fit(items: list[Item], epochs: int) -> list[float]:
@@ -114,7 +38,7 @@ def fit(items: list[Item], epochs: int) -> list[float]:
         total, kept, tokens, passes = [0.0] * len(current), 0, 0, 0
         for number, item in enumerate(items):
             drafter = StandardDrafter(True, current)
-            passes += replay(drafter, item, WINDOWS[number % len(WINDOWS)])
+            passes += replay(drafter, item, WINDOWS[number % len(WINDOWS)]).passes
             tokens += len(item.reference)
             current = drafter.odds.at_root + drafter.odds.inside
             if number >= len(items) // 2:
@@ -141,19 +65,21 @@ def main() -> None:
     parser.add_argument("--half", type=int, choices=(0, 1), default=0)
     parser.add_argument("--dry", action="store_true", help="write nothing")
     options = parser.parse_args()
-    items = load(options.model)
-    repositories = sorted({item.repository for item in items})
+    read = edits()
+    items = list(items_of(read, load_tokens(options.model)))
+    home = {edit["id"]: edit["source"]["repo"] for edit in read}
+    repositories = sorted(set(home.values()))
     random.Random(7).shuffle(repositories)
     chosen = set(repositories[options.half :: 2])
     rate = odds.RATE
-    fitted = fit([item for item in items if item.repository in chosen], options.epochs)
+    fitted = fit([item for item in items if home[item.id] in chosen], options.epochs)
     odds.RATE = rate
     for window in sorted(set(WINDOWS)):
         tokens = passes = 0
         for item in items:
-            if item.repository not in chosen:
+            if home[item.id] not in chosen:
                 tokens += len(item.reference)
-                passes += replay(StandardDrafter(True, fitted), item, window)
+                passes += replay(StandardDrafter(True, fitted), item, window).passes
         print(f"other half, {window} rows: {tokens / passes:.2f} tokens per pass", flush=True)
     if not options.dry:
         Path(weights.__file__).write_text(written(fitted), "utf-8")

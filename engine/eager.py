@@ -40,17 +40,6 @@ class EagerCache(KVCache, Cache):
 
     layer_type = EagerLayer
 
-    def update(
-        self,
-        key_states: torch.Tensor,
-        value_states: torch.Tensor,
-        layer_idx: int,
-        *args: Any,
-        **kwargs: Any,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Append states to one layer; what else models pass is for other kinds of caches."""
-        return super().update(key_states, value_states, layer_idx)
-
 
 class EagerRunner:
     """Runs a transformers causal LM with ordinary attention.
