@@ -7,11 +7,14 @@ special token spelled out in somebody's code stays text and never ends a turn.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jinja2 import TemplateSyntaxError
+from tokenizers import Encoding
 
 from engine.core import EngineError, GenerationRequest, Message
+from engine.template import ChatTemplate
+from engine.vocabulary import Vocabulary
 
 
 class SourceTokens(NamedTuple):
@@ -30,18 +33,30 @@ class Chat:
     """Encodes prompts for one model.
 
     Args:
-        tokenizer: a transformers fast tokenizer with a chat template.
+        vocabulary: of that model.
+
+    Raises:
+        EngineError: `unsupported_model`: it has no chat template, or a damaged one.
     """
 
-    def __init__(self, tokenizer: Any) -> None:
-        if not getattr(tokenizer, "chat_template", None):
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        if not vocabulary.template:
             raise EngineError(
                 "unsupported_model",
                 "This model has no chat template, so it cannot follow an instruction; "
                 "use an instruct (chat) variant of it.",
             )
-        self._tokenizer = tokenizer
-        self._special = tuple(text for text in tokenizer.get_added_vocab() if text)
+        try:
+            self._template = ChatTemplate(vocabulary.template, vocabulary.names)
+        except TemplateSyntaxError as error:
+            raise EngineError(
+                "unsupported_model",
+                f"The model's chat template is damaged ({str(error).rstrip('.')}); "
+                "fetch the model anew.",
+            ) from error
+        self._tokenizer = vocabulary.tokenizer
+        added = self._tokenizer.get_added_tokens_decoder().values()
+        self._special = tuple(token.content for token in added if token.content)
 
     def encode_prompt(self, request: GenerationRequest) -> list[int]:
         """Return the prompt's token ids, an opened assistant message included."""
@@ -61,27 +76,12 @@ class Chat:
 
     def encode_source(self, source: str, stop: str) -> SourceTokens:
         """Return the tokens of `source + stop`: where the source ends, the stop text follows."""
-        encoded = self._tokenizer(
-            source + stop,
-            add_special_tokens=False,
-            split_special_tokens=True,
-            return_offsets_mapping=True,
-        )
-        return SourceTokens(list(encoded["input_ids"]), list(encoded["offset_mapping"]))
+        encoded = self._encoding(source + stop, split_special=True)
+        return SourceTokens(encoded.ids, encoded.offsets)
 
     def _render(self, messages: Sequence[Message]) -> str:
         try:
-            return self._tokenizer.apply_chat_template(
-                [{"role": m.role, "content": m.content} for m in messages],
-                tokenize=False,
-                add_generation_prompt=True,
-            )
-        except TemplateSyntaxError as error:
-            raise EngineError(
-                "unsupported_model",
-                f"The model's chat template is damaged ({str(error).rstrip('.')}); "
-                "fetch the model anew.",
-            ) from error
+            return self._template.render(messages)
         except Exception as error:  # the template is the model's own program
             raise EngineError(
                 "invalid_request",
@@ -89,11 +89,11 @@ class Chat:
             ) from error
 
     def _encode(self, text: str, split_special: bool = False) -> list[int]:
-        return list(
-            self._tokenizer(text, add_special_tokens=False, split_special_tokens=split_special)[
-                "input_ids"
-            ]
-        )
+        return self._encoding(text, split_special).ids
+
+    def _encoding(self, text: str, split_special: bool) -> Encoding:
+        self._tokenizer.encode_special_tokens = split_special
+        return self._tokenizer.encode(text, add_special_tokens=False)
 
     def _encode_around(self, messages: Sequence[Message], opened: str) -> list[int]:
         """Encode the template and the messages' texts apart from each other."""

@@ -5,17 +5,15 @@ safetensors only, and no code of a checkpoint is ever run.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers.normalizers import NFC, NFKC
 
 from engine.chat import Chat
 from engine.core import (
@@ -34,7 +32,9 @@ from engine.int8.runner import Int8Runner
 from engine.layers import MODEL_TYPES
 from engine.memory import without_collecting
 from engine.placement import Placement, placed
+from engine.ready import Ready, keep, read
 from engine.runner import Runner
+from engine.vocabulary import vocabulary_of
 from engine.window import Acceptance
 
 log = logging.getLogger(__name__)
@@ -102,12 +102,11 @@ def load_model(
             # Before anything else, because it goes on beside the slow imports that follow.
             packing = begin_packing(folder)
             stack.callback(packing.close if packing else lambda: None)
-        from transformers import AutoConfig, AutoTokenizer
-
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-        backend = _backend(name, tokenizer)
-        chat = Chat(tokenizer)
+        ready = kept = read(packing.folder, folder) if packing else None
+        if ready is None:
+            ready = _read_by_transformers(name, folder)
+        config, vocabulary = ready
+        chat = Chat(vocabulary)
         window = int(getattr(config.get_text_config(), "max_position_embeddings", 4096))
         loaded: Runner
         if _wants_int8(config, place.device, dtype, runner):
@@ -116,13 +115,22 @@ def load_model(
                 packing = Packing(made)
                 stack.callback(packing.close)
             loaded = Int8Runner(load_int8_model(folder, config, packing), window, packing)
+            if kept is None:
+                keep(made, folder, ready)
             if wait:
                 packing.is_done()
             stack.pop_all()  # from here on the runner closes it
         else:
             loaded = _float_runner(folder, config, place, dtype, runner, window)
-        ends = _end_tokens(folder, config, tokenizer)
-        return LoadedModel(name, loaded, chat, backend, ends)
+        return LoadedModel(name, loaded, chat, vocabulary.tokenizer, vocabulary.end_tokens)
+
+
+def _read_by_transformers(name: str, folder: Path) -> Ready:
+    from transformers import AutoConfig, AutoTokenizer
+
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    return Ready(config, vocabulary_of(name, tokenizer, folder, config))
 
 
 def _float_runner(
@@ -138,21 +146,6 @@ def _float_runner(
     held = choose_dtype(dtype, config, place.device)
     notice = held.notice if runner is None else ""
     return runner_of(_load_float(folder, config, place, held.dtype), window, runner, notice)
-
-
-def _backend(name: str, tokenizer: Any) -> Any:
-    """Return the bare tokenizer; raise EngineError where there is none that can be used."""
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    # Without its files, transformers makes a tokenizer that turns every text into nothing.
-    if backend is None or not backend.encode("x = 1", add_special_tokens=False).ids:
-        raise EngineError(
-            "unsupported_model",
-            f"{name} has no fast tokenizer (tokenizer.json), which redraft needs.",
-        )
-    # Some tokenizer classes compose characters (NFC), so a decomposed letter would come
-    # back composed: bytes of the user's text would change. Models know both forms.
-    backend.normalizer = without_composing(backend.normalizer)
-    return backend
 
 
 def _load_float(folder: Path, config: Any, place: Placement, dtype: torch.dtype) -> Any:
@@ -222,34 +215,6 @@ def _loading_errors(name: str, device: torch.device) -> Iterator[None]:
         raise EngineError(
             "unsupported_model", f"{name} could not be loaded: {_first_line(error)}"
         ) from error
-
-
-def without_composing(normalizer: Any) -> Any:
-    """Return a tokenizer's normaliser, or None where it is a Unicode composition."""
-    return None if isinstance(normalizer, NFC | NFKC) else normalizer
-
-
-def _end_tokens(folder: Path, config: Any, tokenizer: Any) -> frozenset[int]:
-    """Collect what ends an answer: the generation config's ids and the tokenizer's own."""
-    found: set[int] = set()
-    for ids in (
-        _generation_config(folder).get("eos_token_id"),
-        getattr(config, "eos_token_id", None),
-        tokenizer.eos_token_id,
-    ):
-        found.update([ids] if isinstance(ids, int) else ids or [])
-    # GGUF files name one end token; chat models end a turn with these too.
-    for text in ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end|>"):
-        token = tokenizer.get_added_vocab().get(text)
-        if token is not None:
-            found.add(token)
-    return frozenset(found)
-
-
-def _generation_config(folder: Path) -> Mapping[str, Any]:
-    file = folder / "generation_config.json"
-    read = json.loads(file.read_text("utf-8")) if file.is_file() else {}
-    return read if isinstance(read, dict) else {}
 
 
 def _use_all_cores() -> None:

@@ -54,6 +54,13 @@ def make_tokenizer():
     return fast
 
 
+def make_vocabulary():
+    """Return what the engine makes of that tokenizer."""
+    from engine.vocabulary import vocabulary_of
+
+    return vocabulary_of("tiny", make_tokenizer(), Path("no folder"))
+
+
 def make_model(kind: str, vocabulary: int, seed: int = 0, tied: bool = False, spread: float = 0.3):
     """Return a random causal LM of about 100,000 weights; `kind` is `qwen2` or `llama`."""
     import torch

@@ -12,6 +12,7 @@ from engine.chat import Chat
 from engine.core import EngineError, GenerationRequest, Message
 from engine.pieces import pieces_of
 from engine.store import resolve
+from engine.vocabulary import vocabulary_of
 from lsp_server.core import RewriteRequest, Span
 from lsp_server.prompts import build_prompt
 
@@ -85,16 +86,14 @@ def load_tokens(name: str) -> Tokens:
     """
     from transformers import AutoTokenizer
 
-    from engine.loader import without_composing
-
     try:
         folder = resolve(name, lambda progress: None, lambda: False)
         tokenizer: Any = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-        chat = Chat(tokenizer)
+        vocabulary = vocabulary_of(name, tokenizer, folder)
+        chat = Chat(vocabulary)
     except (EngineError, OSError, ValueError) as error:
         raise BadInput(f"There is no tokenizer for {name}: {error}") from error
-    backend = tokenizer.backend_tokenizer
-    backend.normalizer = without_composing(backend.normalizer)
+    backend = vocabulary.tokenizer
 
     def tokenize(text: str) -> list[int]:
         return backend.encode(text, add_special_tokens=False).ids

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from engine.chat import Chat
 from engine.core import EngineError, GenerationRequest, Message
-from tests.tiny import CHATML, make_tokenizer
+from tests.tiny import CHATML, make_tokenizer, make_vocabulary
 
 FAST = make_tokenizer()
-CHAT = Chat(FAST)
+CHAT = Chat(make_vocabulary())
 
 
 def request(*messages: tuple[str, str], opened: bool = False) -> GenerationRequest:
@@ -46,12 +48,12 @@ def test_a_special_token_in_somebodys_code_ends_no_turn() -> None:
 
 
 def test_a_message_that_the_template_leaves_out_takes_no_other_with_it() -> None:
-    fast = make_tokenizer()
-    fast.chat_template = CHATML.replace(
+    template = CHATML.replace(
         "{% for message in messages %}",
         "{% for message in messages if message['role'] != 'system' %}",
     )
-    tokens = Chat(fast).encode_prompt(request(("system", "brief"), ("user", "a <|im_end|> b")))
+    chat = Chat(replace(make_vocabulary(), template=template))
+    tokens = chat.encode_prompt(request(("system", "brief"), ("user", "a <|im_end|> b")))
     assert decoded(tokens) == (
         "<|im_start|>user\na <|im_end|> b<|im_end|>\n<|im_start|>assistant\n"
     )
@@ -65,8 +67,6 @@ def test_continuing_needs_an_assistants_message() -> None:
 
 
 def test_a_model_without_a_chat_template_is_refused_with_a_hint() -> None:
-    base = make_tokenizer()
-    base.chat_template = None
     with pytest.raises(EngineError, match="instruct") as caught:
-        Chat(base)
+        Chat(replace(make_vocabulary(), template=None))
     assert caught.value.code == "unsupported_model"

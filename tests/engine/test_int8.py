@@ -26,6 +26,7 @@ from engine.int8.shapes import expected_shapes, linear_names
 from engine.int8.weights import ensure_int8, int8_folder
 from engine.kv_cache import GROWTH
 from engine.loader import load_model
+from tests.engine.conftest import load_on_one_thread
 from tests.tiny import make_tokenizer, save_tiny_model
 
 pytestmark = pytest.mark.skipif(
@@ -374,16 +375,27 @@ def test_angles_that_change_with_the_length_are_left_to_transformers() -> None:
     assert not can_run_int8(LlamaConfig(**SHAPE, rope_parameters=rope))
 
 
-def test_transformers_modelling_code_is_not_imported_for_int8(tmp_path) -> None:
+@pytest.mark.parametrize(
+    ("start", "imported"),
+    [("first", "transformers.modeling_utils"), ("second", "transformers")],
+)
+def test_a_start_imports_no_more_of_transformers_than_it_needs(
+    tmp_path, start: str, imported: str
+) -> None:
     folder = save_tiny_model(tmp_path / "m")
+    if start == "second":
+        load_on_one_thread("m", folder, "int8")
     program = (
         "import sys; from pathlib import Path; from engine.host import ModelHost\n"
         "from engine.loader import load_model\n"
         "loaded = load_model('m', Path(sys.argv[1]), 'cpu', 'int8')\n"
         "loaded.runner.verify(loaded.runner.new_cache(9), [1, 2])\n"
-        "print([m for m in sys.modules if m.startswith('transformers.modeling_utils')])"
+        "print([m for m in sys.modules if m.startswith(sys.argv[2])])"
     )
     ran = subprocess.run(
-        [sys.executable, "-c", program, str(folder)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", program, str(folder), imported],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert ran.stdout.strip() == "[]"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file, save_file
 
-from engine.core import EngineError, GenerationRequest, Message
+from engine.core import EngineError
 from engine.int8.linear import is_supported
 from engine.int8.weights import int8_folder
 from engine.loader import load_model
@@ -78,9 +78,8 @@ def test_a_damaged_folder_is_refused(tmp_path: Path, damage: str, dtype: str) ->
 def test_a_damaged_chat_template_is_a_trouble_of_the_model(tmp_path: Path) -> None:
     folder = save_tiny_model(tmp_path / "m")
     (folder / "chat_template.jinja").write_text("{% for %}")
-    loaded = load_on_one_thread("mine", folder, "float32")
     with pytest.raises(EngineError, match="chat template is damaged") as caught:
-        loaded.chat.encode_prompt(GenerationRequest("mine", (Message("user", "x"),)))
+        load_model("mine", folder, "cpu", "float32")
     assert caught.value.code == "unsupported_model"
 
 

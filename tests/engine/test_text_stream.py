@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 from engine.chat import Chat
 from engine.text_stream import TextStream
-from tests.tiny import make_tokenizer
+from tests.tiny import make_vocabulary
 
-FAST = make_tokenizer()
-TOKENIZER = FAST.backend_tokenizer
-CHAT = Chat(FAST)
+VOCABULARY = make_vocabulary()
+TOKENIZER = VOCABULARY.tokenizer
+CHAT = Chat(VOCABULARY)
 
 
 def tokens_of(text: str) -> list[int]:
