@@ -132,10 +132,10 @@ def tell_llama(report: Report, staircase: Staircase, rates: list[llama_peer.Rate
     for context in CONTEXTS:
         theirs = [rate.prompt[context] for rate in rates]
         ways = {
-            "as a prompt, logits of the last": staircase.prompts.get(context, []),
-            "verified, logits of all": staircase.times[context, llama_peer.ROWS],
+            ("prompt", "as a prompt, logits of the last"): staircase.prompts.get(context, []),
+            ("rows", "verified, logits of all"): staircase.times[context, llama_peer.ROWS],
         }
-        for way, seconds in ways.items():
+        for (key, way), seconds in ways.items():
             if not seconds:
                 continue
             ours = [llama_peer.ROWS / one for one in seconds]
@@ -145,7 +145,7 @@ def tell_llama(report: Report, staircase: Staircase, rates: list[llama_peer.Rate
                 f"llama.cpp's prompt {spread(theirs)}: {ratio:.2f} times; "
                 + verdict(ratio >= 1.0, "at least 1")
             )
-            report.figure(f"rows_32_{way.split(',')[0]}_over_llama_over_{context}", ratio)
+            report.figure(f"{key}_32_over_llama_over_{context}", ratio)
         single = [rate.single[context] for rate in rates]
         alone = [1.0 / seconds for seconds in staircase.times[context, 1]]
         report.say(

@@ -12,6 +12,7 @@ import pytest
 from benchmarks.device import __main__ as device
 from benchmarks.device import llama_peer, passes
 from benchmarks.device.transformers_peer import Generate
+from engine.int8.linear import is_supported
 from tests.tiny import save_tiny_model
 
 RATES = [(32, 0, 0, 50.0), (0, 16, 0, 20.0), (32, 0, 512, 40.0), (0, 16, 512, 18.0)]
@@ -35,14 +36,25 @@ def llama_bench(tmp_path) -> Path:
     return program
 
 
+@pytest.mark.parametrize(
+    ("dtype", "aims"),
+    [
+        # Memory, decoding, and both ratios over both contexts.
+        ("float32", 6),
+        # And a prompt read as llama.cpp's test reads it.
+        pytest.param(
+            "int8", 8, marks=pytest.mark.skipif(not is_supported(), reason="no int8 runner here")
+        ),
+    ],
+)
 def test_every_comparison_is_printed_with_its_aim(
-    tmp_path, capsys, monkeypatch, llama_bench
+    tmp_path, capsys, monkeypatch, llama_bench, dtype: str, aims: int
 ) -> None:
     for module in (device, passes):
         monkeypatch.setattr(module, "WINDOWS", (1, 16, 32))
     monkeypatch.setattr(device, "path", lambda model: Path("m.gguf"))
     folder = str(save_tiny_model(tmp_path / "tiny"))
-    options = ["--model", folder, "--rounds", "2", "--tokens", "4", "--dtype", "float32"]
+    options = ["--model", folder, "--rounds", "2", "--tokens", "4", "--dtype", dtype]
     device.main([*options, "--llama-bench", str(llama_bench), "--json"])
     out, err = capsys.readouterr()
     for words in (
@@ -51,16 +63,16 @@ def test_every_comparison_is_printed_with_its_aim(
         "16 rows / 1 row over 0 tokens: ",
         "plain decoding after 128 tokens: ",
         "llama.cpp 7 (abc), qwen2 1.5B",
-        "llama.cpp 50.00 (50.00 to 50.00)",
+        "llama.cpp's prompt 50.00 (50.00 to 50.00)",
         "llama.cpp token by token 18.00",
     ):
         assert words in err
-    # Memory, decoding, and both ratios over both contexts.
-    assert err.count("; aim: ") == 6
+    assert err.count("; aim: ") == aims
     found = json.loads(out)
     assert found["llama_prompt_rate_over_512"] == {"median": 40.0, "values": [40.0, 40.0]}
     assert len(found["plain_rate"]["values"]) == len(found["transformers_rate"]["values"]) == 2
     ours = [32 / seconds for seconds in found["pass_seconds_32_over_512"]["values"]]
+    assert ("prompt_32_over_llama_over_512" in found) == (dtype == "int8")
     assert found["rows_32_over_llama_over_512"] == pytest.approx(sum(ours) / 2 / 40.0)
 
 
