@@ -1,10 +1,13 @@
 """Fits the weights that the drafters' odds begin with, and writes drafters/weights.py.
 
     python -m benchmarks.fit_drafters [--model NAME] [--epochs N] [--half 0|1] [--dry]
+        [--workspace]
 
 Replays the development edits of one half of the repositories, the reference text playing the
 target, and lets the odds go on learning from answer to answer; the weights written are the
-mean over the last half of the last epoch. Prints tokens per pass of each epoch, and of the
+mean over the last half of the last epoch. With `--workspace` the answers are drafted with the
+workspace's other files (benchmarks/replay/neighbours.py), and only the weights of what these
+say are fitted: without them nothing changes. Prints tokens per pass of each epoch, and of the
 other half of the repositories, which the weights have not seen.
 """
 
@@ -29,9 +32,12 @@ RATES = (0.02, 0.01, 0.005)
 """Step of learning in each epoch; the last goes on."""
 
 
-def fit(items: list[Item], epochs: int) -> list[float]:
+def fit(items: list[Item], epochs: int, workspace: bool) -> list[float]:
     """Return fitted weights; print tokens per pass of each epoch."""
     current = list(weights.WEIGHTS)
+    kept_as_is = [
+        place for place in range(len(current)) if workspace and place % odds.SIZE not in odds.WORKSPACE
+    ]
     for epoch in range(epochs):
         random.Random(epoch).shuffle(items)
         odds.RATE = RATES[min(epoch, len(RATES) - 1)]
@@ -41,6 +47,8 @@ def fit(items: list[Item], epochs: int) -> list[float]:
             passes += replay(drafter, item, WINDOWS[number % len(WINDOWS)]).passes
             tokens += len(item.reference)
             current = drafter.odds.at_root + drafter.odds.inside
+            for place in kept_as_is:
+                current[place] = weights.WEIGHTS[place]
             if number >= len(items) // 2:
                 total = [a + b for a, b in zip(total, current, strict=True)]
                 kept += 1
@@ -64,15 +72,18 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--half", type=int, choices=(0, 1), default=0)
     parser.add_argument("--dry", action="store_true", help="write nothing")
+    parser.add_argument("--workspace", action="store_true", help="fit only its weights")
     options = parser.parse_args()
     read = edits()
     items = list(items_of(read, load_tokens(options.model)))
+    if options.workspace:
+        items = [item.in_workspace() for item in items]
     home = {edit["id"]: edit["source"]["repo"] for edit in read}
     repositories = sorted(set(home.values()))
     random.Random(7).shuffle(repositories)
     chosen = set(repositories[options.half :: 2])
     rate = odds.RATE
-    fitted = fit([item for item in items if home[item.id] in chosen], options.epochs)
+    fitted = fit([item for item in items if home[item.id] in chosen], options.epochs, options.workspace)
     odds.RATE = rate
     for window in sorted(set(WINDOWS)):
         tokens = passes = 0

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from drafters.workspace import WorkspaceIndex
+
 NO_TOKENS: tuple[int, ...] = ()
 
 
@@ -64,6 +66,7 @@ class DraftContext:
             `tokenize`, nothing is drafted from characters.
         tokenize: returns the token ids of a text, as the model would write it.
         earlier: token ids of earlier rewrites in the same editor window, newest first.
+        workspace: index of the open workspace's files, by the same tokenizer, or None.
     """
 
     prompt: Sequence[int]
@@ -72,6 +75,7 @@ class DraftContext:
     pieces: Callable[[int], bytes] | None = None
     tokenize: Callable[[str], Sequence[int]] | None = None
     earlier: Sequence[Sequence[int]] = ()
+    workspace: WorkspaceIndex | None = None
 
 
 class Drafter(Protocol):

@@ -11,9 +11,20 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from drafters.alignment import Alignment
-from drafters.odds import ANCHOR, CHANGED, CONTRADICTED, HYPOTHESIS, INSIDE, RUN_STEP, since_step
+from drafters.odds import (
+    ANCHOR,
+    CHANGED,
+    CONTRADICTED,
+    HYPOTHESIS,
+    INSIDE,
+    LENGTH_STEP,
+    RUN_STEP,
+    WORKSPACE_RUN,
+    since_step,
+)
 from drafters.projection import Choice, Projector
 from drafters.text import CHUNK, Text
+from drafters.workspace import WorkspaceLookup
 
 HYPOTHESES = 6
 """Alignment hypotheses looked at."""
@@ -26,6 +37,9 @@ LINES_AHEAD = 5
 
 LONGEST_REST = 200
 """Longest rest of a line, in bytes, that is tokenised for one try."""
+
+WORKSPACE_RUNS = 3
+"""Matches in the workspace that are followed, the longest."""
 
 NO_CHOICES: Mapping[int, Choice] = {}
 
@@ -90,6 +104,20 @@ def source_cursors(
     if text is not None and projector is not None:
         cursors += _inside_tokens(alignment, text, projector, since, line, limit)
     return cursors
+
+
+def workspace_cursors(lookup: WorkspaceLookup, history: Sequence[int]) -> list[Cursor]:
+    """Return where the workspace's files go on from the last tokens, the longest match first."""
+    tokens = lookup.index.tokens
+    return [
+        Cursor(tokens, place, length, workspace_feature(length, rank), origin="workspace")
+        for rank, (place, length) in enumerate(lookup.matches(history)[:WORKSPACE_RUNS])
+    ]
+
+
+def workspace_feature(length: int, rank: int) -> int:
+    """Return the feature of a match in the workspace."""
+    return WORKSPACE_RUN + LENGTH_STEP[min(length, 32)] * 2 + min(rank, 1)
 
 
 def hypothesis_feature(rank: int, run: int, line: int) -> int:

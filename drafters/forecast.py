@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from drafters.alignment import FIRM, Alignment
 from drafters.cursors import Cursor
-from drafters.history import History
+from drafters.history import History, share_step
 from drafters.lexicon import Lexicon
 from drafters.odds import (
     AFTER_KIND,
@@ -21,9 +21,12 @@ from drafters.odds import (
     NAMED,
     NONE,
     RECENT,
+    SEEN_STEP,
+    WORKSPACE_AFTER,
     Odds,
     Outlook,
 )
+from drafters.workspace import WorkspaceLookup
 
 MATCHES = 6
 """Candidates told apart by the length of the match before them."""
@@ -36,6 +39,9 @@ REACH = 24
 
 DEEP = 6
 """Followers of one sort looked at inside a draft, the commonest; at its root all."""
+
+WORKSPACE_MOST = 12
+"""Followers in the workspace looked at, at the root."""
 
 RECENT_STEP = tuple(RECENT + sum(ago >= step for step in (2, 4, 8, 16)) for ago in range(SEEN))
 AHEAD_STEP = tuple(
@@ -68,6 +74,7 @@ class Forecaster:
         odds: weighs the reasons.
         named: first tokens of the instruction's words.
         prompt_end: length of the history when the answer began.
+        workspace: what the workspace's files say, or None.
     """
 
     def __init__(
@@ -78,6 +85,7 @@ class Forecaster:
         odds: Odds,
         named: frozenset[int],
         prompt_end: int,
+        workspace: WorkspaceLookup | None = None,
     ) -> None:
         self._history = history
         self._alignment = alignment
@@ -85,6 +93,7 @@ class Forecaster:
         self._odds = odds
         self._named = named
         self._prompt_end = prompt_end
+        self._workspace = workspace
         self._recent: dict[int, int] = {}
 
     def look(
@@ -124,6 +133,8 @@ class Forecaster:
                     features[token] = [family + step]
                 else:
                     own.append(family + step)
+        if self._workspace is not None:
+            _in_workspace(self._workspace, before, last, at_root, features)
         self._nearby(features, at_root)
         if self._named:
             for token in self._named & features.keys():
@@ -178,6 +189,17 @@ class Forecaster:
         recent = self._recent
         for token in recent.keys() & features.keys():
             features[token].append(recent[token])
+
+
+def _in_workspace(
+    lookup: WorkspaceLookup, before: int, last: int, at_root: bool, features: dict[int, list[int]]
+) -> None:
+    """Add what follows the last pair, and the last token, in the workspace's files."""
+    most = WORKSPACE_MOST if at_root else DEEP
+    for order, followers in enumerate((lookup.followers(before, last), lookup.followers(last))):
+        for follower in followers[:most]:
+            step = (order * 3 + SEEN_STEP[follower.places]) * 8 + share_step(follower.share)
+            features.setdefault(follower.token, []).append(WORKSPACE_AFTER + step)
 
 
 def _let_rule_decide(

@@ -62,7 +62,13 @@ CONTRADICTED = _layout.take(8)
 """The source goes on so, but the memory changes it here: chance of the rule."""
 AFTER_SHAPE = _layout.take(8)
 """Its share behind the token before the last and any token of the last one's kind."""
+WORKSPACE_RUN = _layout.take(9 * 2)
+"""The workspace goes on so: length of the match, whether it is the longest."""
+WORKSPACE_AFTER = _layout.take(2 * 3 * 8)
+"""Its share behind the last pair, or the last token, in the workspace: how often that was seen."""
 SIZE = _layout.size
+WORKSPACE = range(WORKSPACE_RUN, SIZE)
+"""All features of the workspace."""
 
 LENGTH_STEP = tuple(
     sum(length >= step for step in (3, 4, 5, 7, 11, 14, 20, 32)) for length in range(33)
@@ -71,6 +77,9 @@ LENGTH_STEP = tuple(
 
 RUN_STEP = tuple(sum(run >= step for step in (1, 2, 3, 4, 8, 16)) for run in range(33))
 """Bucket of a run of matches."""
+
+SEEN_STEP = tuple(sum(seen >= step for step in (2, 8)) for seen in range(33))
+"""Bucket of how often a context was seen in the workspace, of three."""
 
 SINCE_STEP = (0, 1, 2, 2, 2)
 """Bucket of tokens since the divergence; more than these is the last bucket, 3."""

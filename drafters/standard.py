@@ -21,18 +21,21 @@ from drafters.cursors import (
     contradicted_feature,
     hypothesis_feature,
     source_cursors,
+    workspace_cursors,
+    workspace_feature,
 )
 from drafters.forecast import Forecast, Forecaster
 from drafters.history import MAX_MATCH, History
 from drafters.lexicon import Lexicon, word_starts
 from drafters.memory import Memory
 from drafters.ngram import CANDIDATES, matches
-from drafters.odds import Odds, since_step
+from drafters.odds import WORKSPACE, Odds, since_step
 from drafters.projection import Projector
 from drafters.seeds import seeds
 from drafters.text import Text
 from drafters.tree import Tree
 from drafters.weights import WEIGHTS
+from drafters.workspace import WorkspaceLookup
 
 ONWARD = 6
 """Runs followed behind a drafted token."""
@@ -97,8 +100,16 @@ class StandardDrafter:
             self._memory = Memory(raw, [(old.encode(), new.encode()) for old, new in pairs])
             self._projector = Projector(source, text, self._memory)
         self.odds = Odds(self._weights)
+        index = context.workspace
+        self._workspace = WorkspaceLookup(index) if index is not None else None
         self._forecaster = Forecaster(
-            self._history, self._alignment, lexicon, self.odds, named, len(self._history.tokens)
+            self._history,
+            self._alignment,
+            lexicon,
+            self.odds,
+            named,
+            len(self._history.tokens),
+            self._workspace,
         )
         self._tree: Tree | None = None
 
@@ -127,6 +138,8 @@ class StandardDrafter:
         if self._alignment.is_firm and known and first.index < len(first.tokens):
             tree.follow_from_root(copy)
             return _draft(tree, cursors, tree.chances[0])
+        if self._workspace is not None:
+            cursors += workspace_cursors(self._workspace, history)
         before = history[-2] if len(history) > 1 else -1
         since = self._alignment.unmatched
         forecast = self._forecaster.look(
@@ -135,7 +148,11 @@ class StandardDrafter:
         tree.grow(forecast, cursors, last)
         if not tree.tokens:
             return NO_DRAFT
-        return _draft(tree, cursors, forecast.outlook.chances.get(tree.tokens[0], 0.0))
+        draft = _draft(tree, cursors, forecast.outlook.chances.get(tree.tokens[0], 0.0))
+        reasons = forecast.outlook.features.get(draft.tokens[0], ())
+        if all(reason in WORKSPACE for reason in reasons):
+            return draft._replace(origin="workspace", source_index=None)
+        return draft
 
     def observe(self, accepted: Sequence[int], next_token: int) -> None:
         """Learn from what the target emitted."""
@@ -156,18 +173,22 @@ class StandardDrafter:
         rule = next((c.choices[c.index + 1] for c in cursors if c.index + 1 in c.choices), None)
         for cursor in cursors:
             index, run = cursor.index + 1, min(cursor.run + 1, MAX_MATCH)
-            if cursor.choices:
+            if cursor.origin == "workspace":
+                feature = workspace_feature(run, 0)
+            elif cursor.choices:
                 feature = changed_feature(cursor.choices.get(index))
             elif rule is not None:
                 feature = contradicted_feature(rule)
             else:
                 feature = hypothesis_feature(4, run, line)
             onward.append(cursor._replace(index=index, run=run, feature=feature))
-        since = 0 if onward else 3
-        if not onward:
+        # The workspace's files say nothing about where in the source to go on.
+        in_source = any(cursor.origin != "workspace" for cursor in onward)
+        since = 0 if in_source else 3
+        if not in_source:
             source, here = self._alignment.source, self._alignment.divergence
             step = since_step(self._alignment.unmatched)
-            onward = [
+            onward += [
                 Cursor(source, here, 0, anchor_feature(10, step, line)),
                 Cursor(source, here + 1, 0, anchor_feature(11, step, line)),
             ]
@@ -243,13 +264,15 @@ def _draft(tree: Tree, cursors: Sequence[Cursor], confidence: float) -> Draft:
 def _origin(token: int, cursors: Sequence[Cursor]) -> tuple[str, int | None]:
     for cursor in cursors:
         if cursor.index < len(cursor.tokens) and cursor.tokens[cursor.index] == token:
-            if cursor.origin == "memory":
+            if cursor.origin in ("memory", "workspace"):
                 continue
             first = cursors[0]
             copies = cursor.tokens is first.tokens
             return ("source", cursor.index) if copies else ("memory", None)
     if any(
-        cursor.index < len(cursor.tokens) and cursor.tokens[cursor.index] == token
+        cursor.origin == "memory"
+        and cursor.index < len(cursor.tokens)
+        and cursor.tokens[cursor.index] == token
         for cursor in cursors
     ):
         return "memory", None

@@ -7,8 +7,9 @@
 The reference text plays the target model (benchmarks/replay/measure.py). Everything but the
 times is the same in every run. With `--answers` the reference is what a real target wrote
 (`python -m benchmarks.record`). Drafters of the product: `cascade` (all that need no model,
-as trees), `chain` (the same without branches), `source`, `ngram`; others:
-benchmarks/replay/peers.py, and `oracle`, which copies perfectly and guesses nothing.
+as trees), `chain` (the same without branches), `source`, `ngram`; `cascade+workspace` and
+`chain+workspace` also read the workspace's other files (benchmarks/replay/neighbours.py).
+Others: benchmarks/replay/peers.py, and `oracle`, which copies perfectly and guesses nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ OURS: dict[str, Callable[[], Drafter]] = {
     "source": SourceDrafter,
     "ngram": NgramDrafter,
 }
-NAMES = (*OURS, *PEERS, "oracle")
+WITH_WORKSPACE = "+workspace"
+"""Behind a name: the drafter reads the workspace too."""
+
+NAMES = (*OURS, "cascade+workspace", "chain+workspace", *PEERS, "oracle")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -100,8 +104,16 @@ def run(name: str, items: Sequence[Item], window: int) -> list[Result]:
     """Replay all items with the drafter of a name."""
     if name == "oracle":
         return [replay(Oracle(item.reference), item, window) for item in items]
-    make = OURS.get(name) or PEERS[name]
-    return [replay(make(), item, window) for item in items]
+    plain = name.removesuffix(WITH_WORKSPACE)
+    make = OURS.get(plain) or PEERS[plain]
+    if plain == name:
+        return [replay(make(), item, window) for item in items]
+    # An index is made for one item at a time: of a large repository all would fill memory.
+    found = []
+    for item in items:
+        known = item.in_workspace()
+        found.append(replay(make(), known, window)._replace(item=item))
+    return found
 
 
 def _as_json(results: dict[str, list[Result]], groups: Sequence[str]) -> dict[str, object]:

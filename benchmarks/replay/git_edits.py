@@ -2,13 +2,14 @@
 
 A commit gives an edit when it changes one file of a known language. Where the change lies
 in one function, the edit is that function before and after, else the whole file; of 10 to
-600 lines, with the commit's message as the instruction.
+600 lines, with the commit's message as the instruction. Its workspace is the other files of
+the language in the parent commit, the nearest first, within bounds.
 """
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,11 @@ from lsp_server.text.line_ends import to_lf
 
 LINES = range(10, 601)
 MESSAGE_CHARS = 600
+
+WORKSPACE_FILES = 200
+WORKSPACE_FILE_BYTES = 256 * 1024
+WORKSPACE_BYTES = 2 * 1024 * 1024
+"""Of the parent commit's files that a drafter may read beside the edited one."""
 
 
 def mine(spec: str, limit: int | None) -> list[dict[str, Any]]:
@@ -44,6 +50,7 @@ def _edits(folder: Path, revision: str) -> Iterator[dict[str, Any]]:
     listing = _git(folder, "log", "--no-merges", "--format=%x00%H%x00%B%x00", "--name-status",
                    "--diff-filter=AMDR", revision, "--")  # fmt: skip
     parts = listing.split("\0")[1:]
+    workspace = _Workspace(folder)
     for commit, message, changes in zip(parts[::3], parts[1::3], parts[2::3], strict=False):
         files = [line.split("\t") for line in changes.splitlines() if line.strip()]
         if len(files) != 1 or files[0][0] != "M":
@@ -69,7 +76,47 @@ def _edits(folder: Path, revision: str) -> Iterator[dict[str, Any]]:
             "after": edit[1],
             "kind": "commit",
             "copy_ratio": copied / max(len(edit[1].splitlines()), 1),
+            "source": {"repo": str(folder), "path": name},
+            "workspace": workspace.texts(f"{commit}^", name, language),
         }
+
+
+class _Workspace:
+    """The other files of a commit; a text that stands in several commits is kept once.
+
+    Args:
+        folder: of the repository.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._texts: dict[str, str] = {}
+
+    def texts(self, revision: str, name: str, language: str) -> list[str]:
+        """Return the texts of files of the language, those nearest to `name` first."""
+        files = []
+        for line in _git(self._folder, "ls-tree", "-r", "-l", "-z", revision).split("\0"):
+            facts, _, path = line.partition("\t")
+            if path != name and path and language_of(path) == language:
+                _, kind, blob, size = facts.split()
+                if kind == "blob" and int(size) <= WORKSPACE_FILE_BYTES:
+                    files.append((-_folders_in_common(path, name), path, blob))
+        found, room = [], WORKSPACE_BYTES
+        for _, _, blob in sorted(files)[:WORKSPACE_FILES]:
+            if blob not in self._texts:
+                try:
+                    self._texts[blob] = to_lf(_git(self._folder, "cat-file", "blob", blob))
+                except BadInput:  # not UTF-8
+                    self._texts[blob] = ""
+            room -= len(self._texts[blob])
+            if room < 0:
+                break
+            found.append(self._texts[blob])
+        return found
+
+
+def _folders_in_common(one: str, other: str) -> int:
+    return _common(one.split("/")[:-1], other.split("/")[:-1])
 
 
 def _narrowed(before: str, after: str, language: str) -> tuple[str, str] | None:
@@ -92,7 +139,7 @@ def _holds(span: Span, start: int, end: int) -> bool:
     return span.start <= start and end <= span.end
 
 
-def _common(one: str, other: str) -> int:
+def _common(one: Sequence[str], other: Sequence[str]) -> int:
     limit = min(len(one), len(other))
     return next((i for i in range(limit) if one[i] != other[i]), limit)
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.replay.neighbours import files_beside
 from drafters.core import DraftContext
+from drafters.workspace import WorkspaceIndex
 from engine.chat import Chat
 from engine.core import EngineError, GenerationRequest, Message
 from engine.pieces import pieces_of
@@ -32,12 +35,19 @@ class Item(NamedTuple):
         groups: what it belongs to: `kind`, `language`, `copy_ratio` as a range.
         context: what a drafter is told.
         reference: token ids of the answer, closing fence and end token included.
+        beside: token ids of the workspace's other files, for drafters that read them
+            (benchmarks/replay/neighbours.py).
     """
 
     id: str
     groups: Mapping[str, str]
     context: DraftContext
     reference: list[int]
+    beside: Sequence[Sequence[int]] = ()
+
+    def in_workspace(self) -> Item:
+        """Return the item as a drafter is told of it that knows the workspace."""
+        return self._replace(context=replace(self.context, workspace=WorkspaceIndex(self.beside)))
 
 
 class Tokens(NamedTuple):
@@ -107,7 +117,8 @@ def items_of(edits: Iterable[Mapping[str, Any]], tokens: Tokens) -> Iterator[Ite
     The prompt is the product's own. The answer is `after`, then the closing fence as the
     prompt names it, then the end token.
     """
-    for edit in edits:
+    edits = list(edits)
+    for edit, beside in zip(edits, files_beside(edits, tokens.tokenize), strict=True):
         before = edit["before"]
         prompt = build_prompt(
             RewriteRequest(before, Span(0, len(before)), edit["language"], edit["instruction"])
@@ -123,7 +134,7 @@ def items_of(edits: Iterable[Mapping[str, Any]], tokens: Tokens) -> Iterator[Ite
             tokens.tokenize,
         )
         reference = [*tokens.chat.encode_source(edit["after"], stop).tokens, tokens.end]
-        yield Item(edit["id"], _groups(edit), context, reference)
+        yield Item(edit["id"], _groups(edit), context, reference, beside)
 
 
 def _groups(edit: Mapping[str, Any]) -> dict[str, str]:
