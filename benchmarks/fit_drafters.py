@@ -36,7 +36,9 @@ def fit(items: list[Item], epochs: int, workspace: bool) -> list[float]:
     """Return fitted weights; print tokens per pass of each epoch."""
     current = list(weights.WEIGHTS)
     kept_as_is = [
-        place for place in range(len(current)) if workspace and place % odds.SIZE not in odds.WORKSPACE
+        place
+        for place in range(len(current))
+        if workspace and place % odds.SIZE not in odds.WORKSPACE
     ]
     for epoch in range(epochs):
         random.Random(epoch).shuffle(items)
@@ -83,7 +85,9 @@ def main() -> None:
     random.Random(7).shuffle(repositories)
     chosen = set(repositories[options.half :: 2])
     rate = odds.RATE
-    fitted = fit([item for item in items if home[item.id] in chosen], options.epochs, options.workspace)
+    fitted = fit(
+        [item for item in items if home[item.id] in chosen], options.epochs, options.workspace
+    )
     odds.RATE = rate
     for window in sorted(set(WINDOWS)):
         tokens = passes = 0

@@ -22,11 +22,14 @@ BITS = 21
 BREAK = (1 << BITS) - 1
 """Stands between two files and is never looked up; ids from here on are not indexed."""
 
+MOST_TOKENS = 1 << 21
+"""Tokens of an index where nothing else is said."""
+
 BYTES_A_TOKEN = 16
 """Of an index: the token, its place, its key."""
 
 FOLLOWERS = 32
-"""Places behind a context that are counted, those of the nearest files."""
+"""Places behind a context that are counted."""
 
 CANDIDATES = 12
 """Places behind three tokens whose whole matches are compared."""
@@ -52,45 +55,73 @@ class Follower(NamedTuple):
     places: int
 
 
-class WorkspaceIndex:
-    """Places of tokens, by the three tokens before them.
+def build_index(files: Iterable[Sequence[int]], most_tokens: int = MOST_TOKENS) -> WorkspaceIndex:
+    """Return the index of some files.
 
     Args:
         files: token ids of each file, the nearest (or newest) file first.
         most_tokens: where to stop; what comes after is left out.
     """
+    parts: list[np.ndarray] = []
+    room = most_tokens
+    for file in files:
+        if room <= 1:
+            break
+        part = np.asarray(file[: room - 1], dtype=np.int64)
+        part = np.where((part < 0) | (part >= BREAK), BREAK, part)
+        parts += [part, np.array([BREAK])]
+        room -= len(part) + 1
+    joined = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+    keys = np.zeros(len(joined), dtype=np.uint64)
+    for back in (1, 2, 3):
+        before = np.full(len(joined), BREAK, dtype=np.uint64)
+        before[back:] = joined[:-back]
+        keys |= before << np.uint64(BITS * (3 - back))
+    # A place behind a break, or with one on it, follows nothing.
+    told = np.flatnonzero((joined != BREAK) & (keys >> np.uint64(2 * BITS) != BREAK))
+    order = told[np.argsort(keys[told], kind="stable")]
+    return WorkspaceIndex(joined, keys[order], order)
 
-    def __init__(self, files: Iterable[Sequence[int]], most_tokens: int = 1 << 22) -> None:
-        parts: list[np.ndarray] = []
-        room = most_tokens
-        for file in files:
-            if room <= 0:
-                break
-            part = np.asarray(file[:room], dtype=np.int64)
-            part = np.where((part < 0) | (part >= BREAK), BREAK, part)
-            parts += [part, np.array([BREAK])]
-            room -= len(part) + 1
-        joined = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
-        keys = np.zeros(len(joined), dtype=np.uint64)
-        for back in (1, 2, 3):
-            before = np.full(len(joined), BREAK, dtype=np.uint64)
-            before[back:] = joined[:-back]
-            keys |= before << np.uint64(BITS * (3 - back))
-        # A place behind a break, or with one on it, follows nothing.
-        told = np.flatnonzero((joined != BREAK) & (keys >> np.uint64(2 * BITS) != BREAK))
-        order = told[np.argsort(keys[told], kind="stable")].astype(np.int32)
+
+class WorkspaceIndex:
+    """Places of tokens, by the three tokens before them.
+
+    Args:
+        tokens: of all files, `BREAK` behind each.
+        keys: the three tokens before each place that follows something, the last one in the
+            highest bits, in rising order.
+        order: those places in the same order.
+
+    Raises:
+        ValueError: the arrays do not belong together.
+    """
+
+    def __init__(self, tokens: np.ndarray, keys: np.ndarray, order: np.ndarray) -> None:
+        fits = len(order) == 0 or (order.min() >= 1 and order.max() < len(tokens))
+        if len(keys) != len(order) or not fits:
+            raise ValueError("these arrays are no index")
         # Views give plain ints, several times faster than numpy's own items.
-        self.tokens: Sequence[int] = memoryview(joined.astype(np.int32))
-        self._keys: Sequence[int] = memoryview(keys[order])
-        self._order: Sequence[int] = memoryview(order)
+        self.tokens: Sequence[int] = memoryview(np.ascontiguousarray(tokens, dtype=np.int32))
+        self._keys: Sequence[int] = memoryview(np.ascontiguousarray(keys, dtype=np.uint64))
+        self._order: Sequence[int] = memoryview(np.ascontiguousarray(order, dtype=np.int32))
 
     @property
     def bytes(self) -> int:
         """Memory that it takes, about."""
         return BYTES_A_TOKEN * len(self.tokens)
 
+    def written(self) -> bytes:
+        """Return the index as bytes, for `read_index`, in this machine's order of bytes."""
+        head = np.array([len(self.tokens), len(self._order)], dtype=np.int64)
+        parts = (head, self._keys, self.tokens, self._order)
+        return b"".join(bytes(memoryview(part)) for part in parts)
+
     def places(self, context: Sequence[int], most: int) -> Sequence[int]:
-        """Return at most `most` places behind the last one to three tokens of `context`."""
+        """Return at most `most` places behind the last one to three tokens of `context`.
+
+        Behind three tokens the nearest ones; behind fewer, where places stand in the order of
+        the tokens before, as many from all over them.
+        """
         low, width = 0, len(context[-3:])
         for token in reversed(context[-3:]):
             if not 0 <= token < BREAK:
@@ -99,7 +130,8 @@ class WorkspaceIndex:
         shift = BITS * (3 - width)
         first = bisect_left(self._keys, low << shift)
         end = bisect_left(self._keys, (low + 1) << shift, first)
-        return self._order[first : min(end, first + most)]
+        step = 1 if width == 3 else max(-(-(end - first) // most), 1)
+        return self._order[first : min(end, first + most * step) : step]
 
     def match_length(self, place: int, context: Sequence[int]) -> int:
         """Return how many of the last tokens of `context` stand before `place`."""
@@ -109,6 +141,21 @@ class WorkspaceIndex:
         while length < most and tokens[place - 1 - length] == context[end - 1 - length]:
             length += 1
         return length
+
+
+def read_index(data: bytes) -> WorkspaceIndex:
+    """Return an index that was `written`; it looks into `data` and copies nothing.
+
+    Raises:
+        ValueError: these bytes are none.
+    """
+    tokens, places = map(int, np.frombuffer(data, np.int64, 2))
+    if min(tokens, places) < 0 or len(data) != 16 + 12 * places + 4 * tokens:
+        raise ValueError("these bytes are no index")
+    keys = np.frombuffer(data, np.uint64, places, 16)
+    after = 16 + 8 * places
+    joined = np.frombuffer(data, np.int32, tokens, after)
+    return WorkspaceIndex(joined, keys, np.frombuffer(data, np.int32, places, after + 4 * tokens))
 
 
 class WorkspaceLookup:

@@ -36,6 +36,18 @@ class Message(NamedTuple):
     content: str
 
 
+class Workspace(NamedTuple):
+    """The user's open folders, whose code drafts may be made from.
+
+    Attributes:
+        folders: absolute paths.
+        suffixes: of the files to read, without the dot: those of one language.
+    """
+
+    folders: tuple[str, ...]
+    suffixes: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
     """One answer to generate.
@@ -63,6 +75,7 @@ class GenerationRequest:
         source: the text being rewritten, verbatim, or None.
         draft: False is plain decoding, one token a pass.
         draft_model: a second, smaller model that drafts where there is nothing to copy.
+        workspace: whose files are read for drafts, or None.
     """
 
     model: str
@@ -83,6 +96,7 @@ class GenerationRequest:
     source: str | None = None
     draft: bool = True
     draft_model: str | None = None
+    workspace: Workspace | None = None
 
 
 class CopiedRun(NamedTuple):

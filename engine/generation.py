@@ -12,6 +12,7 @@ from typing import TypeVar
 from drafters.core import DraftContext, Drafter
 from drafters.model import ModelDrafter
 from drafters.standard import standard
+from drafters.workspace import WorkspaceIndex
 from engine.chances import BRANCH
 from engine.chat import SourceTokens
 from engine.core import (
@@ -36,6 +37,7 @@ from engine.sampling.settings import COUPLED, sampling_of
 from engine.text_stream import TextStream
 from engine.tree import main_length
 from engine.window import WindowPolicy
+from engine.workspace.indexes import WorkspaceIndexes
 
 T = TypeVar("T")
 
@@ -51,16 +53,19 @@ def generate(
     prefix: PrefixCache,
     request: GenerationRequest,
     is_cancelled: IsCancelled,
+    indexes: WorkspaceIndexes | None = None,
 ) -> Iterator[Event]:
     """Yield prefill progress, text as it settles, then `Finished`.
 
     Where another answer with this prefix cache is reading the same beginning, this one
-    waits for it: run both in turns, or close the other one.
+    waits for it: run both in turns, or close the other one. Of the workspace is used what is
+    indexed when the first token is to be drafted; asking for it here has it built meanwhile.
 
     Raises:
         EngineError: the prompt does not fit.
         Cancelled: `is_cancelled` answered True.
     """
+    _workspace_of(request, indexes)
     prompt = target.chat.encode_prompt(request)
     source = _encode_source(target, request)
     limit = answer_limit(request, len(prompt), len(source.tokens), target.runner.max_context)
@@ -79,7 +84,8 @@ def generate(
         if limit:
             drafter = _drafter(request, session, target.runner.trees)
             if drafter is not None:
-                drafter.begin(_draft_context(target, request, prompt, source))
+                workspace = _workspace_of(request, indexes)
+                drafter.begin(_draft_context(target, request, prompt, source, workspace))
             text = TextStream(
                 target.tokenizer, prompt, request.stop, request.source or "", source.offsets
             )
@@ -164,8 +170,21 @@ def _drafter(
     return standard(trees, ModelDrafter(session) if session is not None else None)
 
 
+def _workspace_of(
+    request: GenerationRequest, indexes: WorkspaceIndexes | None
+) -> WorkspaceIndex | None:
+    """Return what is indexed of the request's workspace; never waits."""
+    if indexes is None or request.workspace is None or not request.draft:
+        return None
+    return indexes.ready(request.workspace)
+
+
 def _draft_context(
-    target: LoadedModel, request: GenerationRequest, prompt: list[int], source: SourceTokens
+    target: LoadedModel,
+    request: GenerationRequest,
+    prompt: list[int],
+    source: SourceTokens,
+    workspace: WorkspaceIndex | None,
 ) -> DraftContext:
     said = [message.content for message in request.messages if message.role == "user"]
     instruction = said[-1] if said else ""
@@ -176,7 +195,9 @@ def _draft_context(
     def tokenize(text: str) -> list[int]:
         return tokenizer.encode(text, add_special_tokens=False).ids
 
-    return DraftContext(prompt, source.tokens, instruction, pieces_of(tokenizer), tokenize)
+    return DraftContext(
+        prompt, source.tokens, instruction, pieces_of(tokenizer), tokenize, workspace=workspace
+    )
 
 
 def _new_stats(target: LoadedModel, prompt_tokens: int) -> GenerationStats:

@@ -27,6 +27,7 @@ from engine.generation import generate
 from engine.loader import LoadedModel, load_model
 from engine.prefix import PrefixCache, default_budget
 from engine.store import resolve
+from engine.workspace.indexes import WorkspaceIndexes
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +61,7 @@ class ModelHost:
         self._prefix_budget = prefix_budget
         self._target: LoadedModel | None = None
         self._prefix: PrefixCache | None = None
+        self._indexes: WorkspaceIndexes | None = None
         self._draft: tuple[str, GreedyDraftModel] | None = None
 
     @property
@@ -89,7 +91,7 @@ class ModelHost:
         if request.draft_model and _is_drafted_by_model(request):
             draft_model = yield from self._ensure_draft(request.draft_model, target, is_cancelled)
         assert self._prefix is not None
-        yield from generate(target, draft_model, self._prefix, request, is_cancelled)
+        yield from generate(target, draft_model, self._prefix, request, is_cancelled, self._indexes)
 
     def fits_beside(self, request: GenerationRequest, others: Sequence[GenerationRequest]) -> bool:
         """Return whether `request` may be answered at once with `others`.
@@ -109,6 +111,9 @@ class ModelHost:
         """Let go of the models."""
         # What was learnt about the cost of passes goes too: an hour on a busy machine would
         # make the next start choose worse windows than its measurement does.
+        if self._indexes is not None:
+            self._indexes.close()
+        self._indexes = None
         self._target = None
         self._prefix = None
         self._draft = None
@@ -124,6 +129,7 @@ class ModelHost:
         self.close()
         self._target = yield from self._load(name, folder, is_cancelled, measured=True)
         self._prefix = PrefixCache(self._target.runner, self._prefix_budget)
+        self._indexes = WorkspaceIndexes(self._target.tokenizer)
         return self._target
 
     def _ensure_draft(

@@ -5,15 +5,20 @@ Nothing else reads the client's JSON: later code asks these two frozen records.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from lsprotocol import types
 from pygls.capabilities import ServerCapabilitiesBuilder, get_capability
+from pygls.uris import to_fs_path
 
 from lsp_server.engine_http import API_KEY_VARIABLE, ENGINE_URL_VARIABLE
 from lsp_server.text.positions import Encoding
+
+MAX_FOLDERS = 16
+"""Folders of the workspace that are named to the engine, which takes no more."""
 
 _ENCODINGS: Mapping[str, Encoding] = {"utf-8": "utf-8", "utf-16": "utf-16", "utf-32": "utf-32"}
 
@@ -68,6 +73,14 @@ def resolve_capabilities(params: types.InitializeParams) -> ClientCapabilities:
     )
 
 
+def workspace_folders(params: types.InitializeParams) -> tuple[str, ...]:
+    """Return the paths of the folders that are open in the client, those on this machine."""
+    folders = params.workspace_folders
+    uris = [folder.uri for folder in folders] if folders else [params.root_uri]
+    paths = [to_fs_path(uri) for uri in uris if uri and uri.startswith("file:")]
+    return tuple(path for path in paths if path and os.path.isabs(path))[:MAX_FOLDERS]
+
+
 def _encoding(given: types.ClientCapabilities) -> Encoding:
     chosen = ServerCapabilitiesBuilder.choose_position_encoding(given)
     return _ENCODINGS.get(getattr(chosen, "value", chosen), "utf-16")
@@ -87,6 +100,7 @@ class Settings:
     model: str | None = None
     draft_model: str | None = None
     draft: bool = True
+    workspace: bool = True
     engine_url: str | None = None
     api_key: str | None = field(default=None, repr=False)
 
@@ -95,6 +109,7 @@ _SETTING_TYPES: Mapping[str, tuple[str, type, str]] = {
     "model": ("model", str, "a text"),
     "draftModel": ("draft_model", str, "a text"),
     "draft": ("draft", bool, "true or false"),
+    "workspace": ("workspace", bool, "true or false"),
     "engineUrl": ("engine_url", str, "a text"),
     "apiKey": ("api_key", str, "a text"),
 }

@@ -95,6 +95,7 @@ class RewriteRequest:
         language: LSP language id, or the empty string when not known.
         instruction: what to change, in the user's words.
         context: further lines for the prompt, such as a diagnostic's message.
+        folders: the workspace's, whose code our own engine may draft from.
     """
 
     text: str
@@ -103,6 +104,7 @@ class RewriteRequest:
     instruction: str
     options: GenerationOptions = GenerationOptions()
     context: str = ""
+    folders: tuple[str, ...] = ()
 
 
 class Progress(NamedTuple):

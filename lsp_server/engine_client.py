@@ -60,9 +60,9 @@ class EngineClient:
             RewriteError: with the engine's own code, or `engine_died`,
                 `engine_unreachable`, `engine_missing`, `engine_failed`, `bad_answer`.
         """
-        content = _encode(body)
         if self._given is not None:
             endpoint = self._given
+            content = _encode(_without_workspace(body))
             try:
                 async with contextlib.aclosing(self._answer(endpoint, content)) as events:
                     async for event in events:
@@ -74,6 +74,7 @@ class EngineClient:
                     "Check that the server runs and that the address is right.",
                 ) from None
             return
+        content = _encode(body)
         if len(content) > MAX_BODY_BYTES:
             raise RewriteError(
                 "too_large", "This is more text than the engine takes; rewrite less at a time."
@@ -207,6 +208,14 @@ class EngineClient:
         shared, self._shared = self._shared, None
         if shared is not None:
             await shared.aclose()
+
+
+def _without_workspace(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The request without the paths of the user's folders, which no other server is told."""
+    ours = body.get("redraft")
+    if not isinstance(ours, Mapping) or "workspace" not in ours:
+        return body
+    return {**body, "redraft": {key: ours[key] for key in ours if key != "workspace"}}
 
 
 def _encode(body: Mapping[str, Any]) -> bytes:

@@ -155,6 +155,12 @@ def language_info(language: str) -> Language | None:
     return _BY_ID.get(language)
 
 
+def suffixes_of(language: str) -> list[str]:
+    """Return the endings of the language's files, without the dot; none when it is not ours."""
+    row = _BY_ID.get(language)
+    return list(row.extensions) if row is not None else []
+
+
 @cache
 def grammar(language: str) -> Grammar:
     """Load the grammar of a known LSP language id, once.

@@ -20,6 +20,7 @@ from lsp_server.core import (
     Status,
 )
 from lsp_server.engine_client import EngineClient, EngineFinished, EngineProgress, EngineText
+from lsp_server.languages import suffixes_of
 from lsp_server.prompts import Prompt, build_prompt
 from lsp_server.syntax_check import new_syntax_errors
 from lsp_server.text.answer import AnswerCleaner
@@ -121,6 +122,9 @@ def request_body(request: RewriteRequest, prompt: Prompt) -> dict[str, Any]:
     }
     if options.max_tokens is not None:
         body["max_tokens"] = options.max_tokens
+    suffixes = suffixes_of(request.language)
+    if request.folders and suffixes:
+        body["redraft"]["workspace"] = {"folders": list(request.folders), "suffixes": suffixes}
     if options.draft_model:
         body["redraft"]["draft_model"] = options.draft_model
     return body

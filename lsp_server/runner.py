@@ -78,6 +78,7 @@ def request_of(session: Session, params: RewriteParams) -> tuple[RewriteRequest,
         language=language,
         instruction=instruction,
         options=params.options,
+        folders=session.folders,
     )
     return request, document.version
 

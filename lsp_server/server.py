@@ -15,7 +15,7 @@ from pygls.lsp.server import LanguageServer
 from pygls.protocol import default_converter
 
 from lsp_server import notifications
-from lsp_server.capabilities import read_settings, resolve_capabilities
+from lsp_server.capabilities import read_settings, resolve_capabilities, workspace_folders
 from lsp_server.jobs import JobState
 from lsp_server.process_watch import can_be_seen, watch_process
 from lsp_server.protocol import RedraftProtocol
@@ -91,6 +91,7 @@ class RedraftServer(LanguageServer):
         self.session.capabilities = resolve_capabilities(params)
         settings, warning = read_settings(params.initialization_options, os.environ)
         self.session.settings = settings
+        self.session.folders = workspace_folders(params) if settings.workspace else ()
         if warning:
             self.tell(types.MessageType.Warning, warning)
         if params.process_id is not None and can_be_seen(params.process_id):

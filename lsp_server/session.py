@@ -57,6 +57,7 @@ class Session:
     def __init__(self) -> None:
         self.capabilities = ClientCapabilities()
         self.settings = Settings()
+        self.folders: tuple[str, ...] = ()
         self.documents = Documents()
         self.jobs = JobTable()
         self.warming: asyncio.Task[bool] | None = None

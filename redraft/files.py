@@ -40,6 +40,13 @@ class Encoding(NamedTuple):
     label: str
 
 
+def work_tree_of(path: Path) -> tuple[str, ...]:
+    """Return the git work tree that holds a file, as the one folder of its workspace, or none."""
+    return next(
+        ((str(folder),) for folder in path.absolute().parents if (folder / ".git").exists()), ()
+    )
+
+
 UTF_8 = Encoding("utf-8", b"", "UTF-8")
 UTF_8_BOM = Encoding("utf-8", codecs.BOM_UTF8, "UTF-8 with BOM")
 UTF_16_LE = Encoding("utf-16-le", codecs.BOM_UTF16_LE, "UTF-16 LE")

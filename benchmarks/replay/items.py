@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.replay.neighbours import files_beside
 from drafters.core import DraftContext
-from drafters.workspace import WorkspaceIndex
+from drafters.workspace import build_index
 from engine.chat import Chat
 from engine.core import EngineError, GenerationRequest, Message
 from engine.pieces import pieces_of
@@ -47,7 +47,7 @@ class Item(NamedTuple):
 
     def in_workspace(self) -> Item:
         """Return the item as a drafter is told of it that knows the workspace."""
-        return self._replace(context=replace(self.context, workspace=WorkspaceIndex(self.beside)))
+        return self._replace(context=replace(self.context, workspace=build_index(self.beside)))
 
 
 class Tokens(NamedTuple):

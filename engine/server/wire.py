@@ -11,7 +11,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from engine.core import EngineError, GenerationRequest, Message
+from engine.core import GenerationRequest, Message
+from engine.server.wire_errors import InvalidRequest
+from engine.server.wire_workspace import workspace_of
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 MAX_MESSAGES = 256
@@ -22,14 +24,6 @@ MAX_STOPS = 8
 MAX_NAME_CHARS = 4096
 
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
-
-
-class InvalidRequest(EngineError):
-    """A request that cannot be read; `param` names the key at fault."""
-
-    def __init__(self, param: str | None, message: str) -> None:
-        super().__init__("invalid_request", message)
-        self.param = param
 
 
 class ParsedRequest(NamedTuple):
@@ -105,6 +99,7 @@ def parse_request(value: Any, default_model: str) -> ParsedRequest:
         source=prediction if source is None else source,
         draft=_boolean(extras, "draft", default=True, param="redraft.draft"),
         draft_model=_name(extras, "draft_model", "redraft.draft_model") or None,
+        workspace=workspace_of(extras.get("workspace")),
     )
     has_extras = value.get("redraft") is not None
     include_usage = _boolean(

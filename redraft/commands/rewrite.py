@@ -25,7 +25,7 @@ from lsp_server.languages import language_of
 from lsp_server.rewrite import rewrite
 from redraft import exit_codes, interrupts, outcome, render
 from redraft.exit_codes import ExitCode, exit_code_of_error
-from redraft.files import SourceFile, read_source
+from redraft.files import SourceFile, read_source, work_tree_of
 from redraft.model_name import absolute_model
 from redraft.target import find_span, parse_at, parse_lines, parse_symbol
 
@@ -73,6 +73,11 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
         "--draft-model", type=_name, metavar="MODEL", help="a smaller model that drafts"
     )
     model.add_argument("--no-draft", action="store_true", help="plain decoding, a token a pass")
+    model.add_argument(
+        "--no-workspace",
+        action="store_true",
+        help="draft nothing from the repository's files",
+    )
     model.add_argument("--seed", type=_seed, default=0, metavar="N")
     model.add_argument(
         "--temperature", type=_temperature, default=0.0, metavar="T", help="0, greedy, by default"
@@ -153,6 +158,7 @@ def _request(args: argparse.Namespace, source: SourceFile) -> RewriteRequest:
             seed=args.seed,
             max_tokens=args.max_tokens,
         ),
+        folders=() if args.no_workspace else work_tree_of(source.path),
     )
 
 

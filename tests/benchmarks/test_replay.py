@@ -13,6 +13,7 @@ from benchmarks.replay import answers, page
 from benchmarks.replay.__main__ import NAMES, main
 from benchmarks.replay.items import BadInput, Item, items_of, load_tokens
 from benchmarks.replay.measure import EDIT, FIRST, FULL, NEW, accepted_path, replay
+from benchmarks.replay.neighbours import files_beside
 from benchmarks.replay.oracle import Oracle
 from benchmarks.replay.peers import (
     FirstMatch,
@@ -23,6 +24,7 @@ from benchmarks.replay.peers import (
     TransformersLookup,
 )
 from drafters.core import Draft, DraftContext
+from tests.drafters.words import Words
 from tests.tiny import save_tiny_model
 
 BEFORE = "def area(width, height):\n    return width * height\n"
@@ -103,6 +105,34 @@ def test_all_rows_of_a_tree_are_drafted_and_its_branches_named() -> None:
     assert (found.passes, found.drafted) == (1, 3)
     assert found.drafted_by_origin == {"source": 1, "branch": 2}
     assert found.accepted_by_origin == {"branch": 2}
+
+
+def other_edit(name: str, repo: str, path: str, before: str, language: str = "python") -> dict:
+    source = {"repo": repo, "path": path}
+    return {"id": name, "language": language, "source": source, "before": before,
+            "after": f"never {name}", "instruction": "x"}  # fmt: skip
+
+
+def test_the_workspace_of_an_edit_is_the_other_edits_of_its_repository_and_language() -> None:
+    edits = [
+        other_edit("a", "r", "one.py", "one"),
+        other_edit("b", "r", "two.py", "two"),
+        other_edit("c", "r", "one.py", "one later"),  # the same path: it may hold the answer
+        other_edit("d", "r", "three.py", "two"),  # the same text: it counts once
+        other_edit("e", "other", "two.py", "elsewhere"),
+        other_edit("f", "r", "two.js", "script", "javascript"),
+        {**other_edit("g", "r", "two.py", "x"), "source": None},
+        {**other_edit("h", "r", "two.py", "x"), "workspace": ["its", "own"]},
+    ]
+    words = Words()
+    found = [
+        [words.text(tokens) for tokens in beside]
+        for beside in files_beside(edits, words.tokenize)
+    ]
+    assert found == [
+        ["two", "x"], ["one", "one later"], ["two", "x"], ["one", "two", "one later", "x"],
+        [], [], [], ["its", "own"],
+    ]  # fmt: skip
 
 
 def test_more_than_the_window_is_a_fault() -> None:

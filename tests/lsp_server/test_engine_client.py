@@ -65,6 +65,15 @@ async def engine_client(shared_engine):  # noqa: F811
         yield client
 
 
+async def test_no_other_server_is_told_the_folders_of_the_workspace():
+    ours = {"draft": True, "workspace": {"folders": ["/home/me/work"], "suffixes": ["py"]}}
+    request = {"model": "m", "messages": [], "redraft": ours}
+    async with raw_server(SSE_HEAD, data("[DONE]")) as server, client_of(server.url) as client:
+        await error_of(client, request)
+        assert server.requests[0][2]["redraft"] == {"draft": True}
+    assert "workspace" in ours
+
+
 async def test_an_answer_comes_as_progress_text_and_one_end(engine_client):
     request = body(["progress", "prefill", 0.5], ["text", "dé"], ["copy", "f\n", 4])
     *events, finished = await events_of(engine_client, request)

@@ -108,6 +108,15 @@ async def test_the_options_reach_the_engine() -> None:
     assert body["prediction"]["content"] == source
 
 
+async def test_the_folders_and_the_endings_of_the_language_are_named_where_both_are_known() -> None:
+    for language, named in (("python", ["py", "pyi", "pyw"]), ("", None)):
+        engine = Engine(EngineText(ANSWER), EngineFinished("stop", {}))
+        request = RewriteRequest(TEXT, REQUEST.span, language, "x", folders=("/work",))
+        _ = [event async for event in rewrite(request, cast("EngineClient", engine))]
+        told = engine.body["redraft"].get("workspace")
+        assert told == (named and {"folders": ["/work"], "suffixes": named})
+
+
 BAD = [
     ("empty_instruction", TEXT, Span(0, 9), " \n"),
     ("instruction_too_long", TEXT, Span(0, 9), "x" * (MAX_INSTRUCTION_CHARS + 1)),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.core import EngineError, GenerationRequest, Message
+from engine.core import EngineError, GenerationRequest, Message, Workspace
 from engine.server.wire import InvalidRequest, ParsedRequest, parse_body, parse_request
 
 USER = [{"role": "user", "content": "Rename a to b."}]
@@ -68,6 +68,7 @@ def test_every_key_of_the_contract_reaches_the_request():
             "banned_tokens": [3, 5, 3],
             "acceptance": "rejection",
             "exact": False,
+            "workspace": {"folders": ["/b", "/a", "/b"], "suffixes": ["pyi", "py"]},
             "later": 1,
         },
     }
@@ -95,6 +96,7 @@ def test_every_key_of_the_contract_reaches_the_request():
             banned_tokens=frozenset({3, 5}),
             acceptance="rejection",
             exact=False,
+            workspace=Workspace(("/a", "/b"), ("py", "pyi")),
         ),
         stream=True,
         include_usage=True,
@@ -114,6 +116,44 @@ def test_every_key_of_the_contract_reaches_the_request():
 )
 def test_the_source_is_the_one_named_else_the_prediction(keys, source):
     assert parsed(**keys).source == source
+
+
+def of_workspace(folders: Any = ("/a",), suffixes: Any = ("py",)) -> dict[str, Any]:
+    def listed(value: Any) -> Any:
+        return list(value) if isinstance(value, tuple) else value
+
+    return {"folders": listed(folders), "suffixes": listed(suffixes)}
+
+
+@pytest.mark.parametrize(
+    ("workspace", "words"),
+    [
+        (["/a"], "must be an object of `folders` and `suffixes`"),
+        (of_workspace(folders="/a"), "folders` must be a list of up to 16 paths"),
+        (of_workspace(folders=("/a",) * 17), "folders` must be a list of up to 16 paths"),
+        (of_workspace(folders=("a",)), "folders` may hold only absolute paths"),
+        (of_workspace(folders=("/a\0",)), "folders` may hold only absolute paths"),
+        (of_workspace(folders=("/\ud800",)), "folders` may hold only absolute paths"),
+        (of_workspace(folders=("/" + "a" * 4096,)), "folders` may hold only absolute paths"),
+        (of_workspace(folders=(1,)), "folders` may hold only absolute paths"),
+        (of_workspace(suffixes=None), "suffixes` must be a list of up to 16 endings"),
+        (of_workspace(suffixes=("py",) * 17), "suffixes` must be a list of up to 16 endings"),
+        (of_workspace(suffixes=(".py",)), "suffixes` may hold only endings such as `py`"),
+        (of_workspace(suffixes=("",)), "suffixes` may hold only endings such as `py`"),
+        (of_workspace(suffixes=("a/b",)), "suffixes` may hold only endings such as `py`"),
+    ],
+)
+def test_a_workspace_that_is_none_is_refused_in_a_sentence(workspace, words):
+    with pytest.raises(InvalidRequest) as caught:
+        parsed(redraft={"workspace": workspace})
+    assert words in caught.value.message
+    assert caught.value.message.endswith(".")
+    assert caught.value.param.startswith("redraft.workspace")
+
+
+@pytest.mark.parametrize("workspace", [None, of_workspace(()), of_workspace(suffixes=())])
+def test_a_workspace_without_folders_or_files_is_none(workspace):
+    assert parsed(redraft={"workspace": workspace}).workspace is None
 
 
 def test_a_redraft_key_asks_for_usage_too():

@@ -91,6 +91,30 @@ def test_only_a_plain_true_turns_hunks_on(experimental: Any) -> None:
     assert resolve_capabilities(params).hunks is False
 
 
+@pytest.mark.parametrize(
+    ("given", "folders"),
+    [
+        ({}, ()),
+        ({"root_uri": "file:///r"}, ("/r",)),
+        ({"root_uri": "file:///r", "workspace_folders": []}, ("/r",)),
+        (
+            {
+                "root_uri": "file:///r",
+                "workspace_folders": [
+                    types.WorkspaceFolder("file:///a%20b", "a"),
+                    types.WorkspaceFolder("vscode-remote://host/c", "c"),
+                    types.WorkspaceFolder("file:///d", "d"),
+                ],
+            },
+            ("/a b", "/d"),
+        ),
+    ],
+)
+def test_the_workspace_is_the_open_folders_of_this_machine(given, folders) -> None:
+    params = types.InitializeParams(capabilities=types.ClientCapabilities(), **given)
+    assert workspace_folders(params) == folders
+
+
 def test_options_win_over_the_environment() -> None:
     environment = {"REDRAFT_ENGINE_URL": "unix:/e", "REDRAFT_API_KEY": "k"}
     settings, warning = read_settings({"engineUrl": "unix:/o", "draft": False}, environment)
@@ -98,6 +122,7 @@ def test_options_win_over_the_environment() -> None:
     assert warning == ""
     assert read_settings(None, environment)[0] == Settings(engine_url="unix:/e", api_key="k")
     assert read_settings({"model": ""}, {}) == (Settings(), "")
+    assert read_settings({"workspace": False}, {}) == (Settings(workspace=False), "")
 
 
 def test_a_wrong_option_is_named_and_never_shown() -> None:
