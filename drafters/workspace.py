@@ -101,9 +101,10 @@ class WorkspaceIndex:
         if len(keys) != len(order) or not fits:
             raise ValueError("these arrays are no index")
         # Views give plain ints, several times faster than numpy's own items.
-        self.tokens: Sequence[int] = memoryview(np.ascontiguousarray(tokens, dtype=np.int32))
-        self._keys: Sequence[int] = memoryview(np.ascontiguousarray(keys, dtype=np.uint64))
-        self._order: Sequence[int] = memoryview(np.ascontiguousarray(order, dtype=np.int32))
+        self._tokens = np.ascontiguousarray(tokens, dtype=np.int32).data
+        self.tokens: Sequence[int] = self._tokens
+        self._keys = np.ascontiguousarray(keys, dtype=np.uint64).data
+        self._order = np.ascontiguousarray(order, dtype=np.int32).data
 
     @property
     def bytes(self) -> int:
@@ -113,8 +114,7 @@ class WorkspaceIndex:
     def written(self) -> bytes:
         """Return the index as bytes, for `read_index`, in this machine's order of bytes."""
         head = np.array([len(self.tokens), len(self._order)], dtype=np.int64)
-        parts = (head, self._keys, self.tokens, self._order)
-        return b"".join(bytes(memoryview(part)) for part in parts)
+        return b"".join((head.tobytes(), self._keys, self._tokens, self._order))
 
     def places(self, context: Sequence[int], most: int) -> Sequence[int]:
         """Return at most `most` places behind the last one to three tokens of `context`.

@@ -11,6 +11,7 @@ import pytest
 from benchmarks import record
 from benchmarks.replay import answers, page
 from benchmarks.replay.__main__ import NAMES, main
+from benchmarks.replay.git_edits import mine
 from benchmarks.replay.items import BadInput, Item, items_of, load_tokens
 from benchmarks.replay.measure import EDIT, FIRST, FULL, NEW, accepted_path, replay
 from benchmarks.replay.neighbours import files_beside
@@ -126,11 +127,10 @@ def test_the_workspace_of_an_edit_is_the_other_edits_of_its_repository_and_langu
     ]
     words = Words()
     found = [
-        [words.text(tokens) for tokens in beside]
-        for beside in files_beside(edits, words.tokenize)
+        [words.text(tokens) for tokens in beside] for beside in files_beside(edits, words.tokenize)
     ]
     assert found == [
-        ["two", "x"], ["one", "one later"], ["two", "x"], ["one", "two", "one later", "x"],
+        ["two", "x"], ["one", "one later"], ["two", "x"], ["one", "one later", "x"],
         [], [], [], ["its", "own"],
     ]  # fmt: skip
 
@@ -244,8 +244,40 @@ def test_edits_are_mined_from_a_repository(folder, tmp_path, capsys) -> None:
     assert main(["--git", str(repository), "--tokenizer", str(folder), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["cascade"]
     assert found["items"] == 1
+    edit = mine(str(repository), None)[0]
+    assert edit["workspace"] == []  # at that commit there was no other file
     # One function, and not the other, which is as long.
     assert 0 < found["tokens"] < len(load_tokens(str(folder)).tokenize(text))
+
+
+def test_a_mined_edit_brings_the_other_files_of_its_parent_the_nearest_first(tmp_path) -> None:
+    subprocess.run(["git", "-C", str(tmp_path), "init", "-q"], check=True)
+    body = "".join(f"    step_{i} = {i}\n" for i in range(12))
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "one" / "b.py").write_text("near = 1\n")
+    (tmp_path / "two" / "c.py").write_text("far = 1\n")
+    (tmp_path / "one" / "d.js").write_text("script\n")
+    commit(tmp_path, "begin", **{"one/a": f"def f():\n{body}"})
+    commit(tmp_path, "rename step_5", **{"one/a": f"def f():\n{body}".replace("step_5", "fifth")})
+    commit(tmp_path, "later", **{"one/b": "later = 1\n"})
+    assert mine(str(tmp_path), None)[0]["workspace"] == ["near = 1\n", "far = 1\n"]
+
+
+def test_with_and_without_the_workspace_are_measured_in_one_run(folder, tmp_path, capsys) -> None:
+    new = "def volume(width, depth, height):\n    return checked(width * depth * height)\n"
+    edits = [
+        {**other_edit("a", "r", "one.py", BEFORE), "after": BEFORE + new},
+        {**other_edit("b", "r", "two.py", new), "after": new},
+    ]
+    file = tmp_path / "edits.jsonl"
+    file.write_text("".join(json.dumps(edit) + "\n" for edit in edits))
+    names = "cascade,cascade+workspace,chain,chain+workspace"
+    given = ["--data", str(file), "--tokenizer", str(folder), "--drafter", names, "--json"]
+    assert main(given) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["cascade+workspace"]["passes"] < found["cascade"]["passes"]
+    assert found["chain+workspace"]["passes"] < found["chain"]["passes"]
 
 
 @pytest.mark.parametrize(

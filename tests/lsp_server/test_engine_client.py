@@ -66,7 +66,7 @@ async def engine_client(shared_engine):  # noqa: F811
 
 
 async def test_no_other_server_is_told_the_folders_of_the_workspace():
-    ours = {"draft": True, "workspace": {"folders": ["/home/me/work"], "suffixes": ["py"]}}
+    ours = {"draft": True, "workspace": {"folders": ["/folder"], "suffixes": ["py"]}}
     request = {"model": "m", "messages": [], "redraft": ours}
     async with raw_server(SSE_HEAD, data("[DONE]")) as server, client_of(server.url) as client:
         await error_of(client, request)

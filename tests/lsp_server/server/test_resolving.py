@@ -13,6 +13,7 @@ from lsp_server.capabilities import (
     Settings,
     read_settings,
     resolve_capabilities,
+    workspace_folders,
 )
 from lsp_server.core import Progress
 from lsp_server.presets import PRESETS, fix_instruction, preset_instruction, presets_for
