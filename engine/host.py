@@ -129,7 +129,7 @@ class ModelHost:
         self.close()
         self._target = yield from self._load(name, folder, is_cancelled, measured=True)
         self._prefix = PrefixCache(self._target.runner, self._prefix_budget)
-        self._indexes = WorkspaceIndexes(self._target.tokenizer)
+        self._indexes = WorkspaceIndexes(folder / "tokenizer.json")
         return self._target
 
     def _ensure_draft(

@@ -36,7 +36,12 @@ def main(asked: str, out: BinaryIO) -> None:
 def _tokens(files: list[File], tokenizer_file: str) -> Iterator[list[int]]:
     from tokenizers import Tokenizer
 
+    from engine.vocabulary import without_composing
+
     tokenizer = Tokenizer.from_file(tokenizer_file)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    tokenizer.normalizer = without_composing(tokenizer.normalizer)  # type: ignore[assignment]
     for text in read_texts(files):
         yield tokenizer.encode(text, add_special_tokens=False).ids
 

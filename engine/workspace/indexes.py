@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
 from drafters.workspace import WorkspaceIndex, read_index
 from engine.core import Workspace
@@ -56,12 +54,12 @@ class WorkspaceIndexes:
     stays as it is, whatever is built meanwhile.
 
     Args:
-        tokenizer: a `tokenizers.Tokenizer`, that of the target.
+        tokenizer_file: the target's `tokenizer.json`; a model without it gets no index.
         refresh_seconds: see `REFRESH_SECONDS`.
     """
 
-    def __init__(self, tokenizer: Any, refresh_seconds: float = REFRESH_SECONDS) -> None:
-        self._tokenizer = tokenizer
+    def __init__(self, tokenizer_file: Path, refresh_seconds: float = REFRESH_SECONDS) -> None:
+        self._tokenizer_file = tokenizer_file
         self._refresh_seconds = refresh_seconds
         self._changed = threading.Condition()
         # Guarded by `_changed`, as all below.
@@ -124,21 +122,13 @@ class WorkspaceIndexes:
     # Everything below runs on the thread that builds.
 
     def _run(self) -> None:
-        folder = tempfile.mkdtemp(prefix="redraft-workspace-")  # only its owner may look in
-        file = os.path.join(folder, "tokenizer.json")
         try:
-            self._tokenizer.save(file, False)
             while (workspace := self._next()) is not None:
-                self._build(workspace, file)
+                self._build(workspace)
         except Exception as error:  # drafts are a help; an answer never fails for them
             log.warning("the workspace is not read: %s", type(error).__name__)
             with self._changed:
                 self._end()
-        finally:
-            with suppress(OSError):
-                os.unlink(file)
-            with suppress(OSError):
-                os.rmdir(folder)
 
     def _next(self) -> Workspace | None:
         with self._changed:
@@ -155,7 +145,7 @@ class WorkspaceIndexes:
         self._thread = None
         self._changed.notify_all()
 
-    def _build(self, workspace: Workspace, tokenizer_file: str) -> None:
+    def _build(self, workspace: Workspace) -> None:
         started = time.monotonic()
         with self._changed:
             entry = self._entries.get(workspace)
@@ -172,7 +162,7 @@ class WorkspaceIndexes:
         asked = {
             "folders": workspace.folders,
             "suffixes": workspace.suffixes,
-            "tokenizer": tokenizer_file,
+            "tokenizer": str(self._tokenizer_file),
             "known": known,
         }
         try:

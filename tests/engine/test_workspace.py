@@ -26,8 +26,8 @@ WAIT = 60.0
 class Adversary(WorkspaceIndexes):
     """Has another index ready each time: random tokens, mixed with the right ones."""
 
-    def __init__(self, tokenizer, answer: list[int], vocabulary: int, seed: int) -> None:
-        super().__init__(tokenizer)
+    def __init__(self, answer: list[int], vocabulary: int, seed: int) -> None:
+        super().__init__(Path("none"))
         self._answer, self._vocabulary = answer, vocabulary
         self._random = random.Random(seed)
 
@@ -50,6 +50,13 @@ def tree(tmp_path) -> Path:
     return tmp_path
 
 
+@pytest.fixture(scope="module")
+def tokenizer_file(tiny_qwen2, tmp_path_factory) -> Path:
+    file = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
+    tiny_qwen2.tokenizer.save(str(file))
+    return file
+
+
 def text_with(target, request, indexes) -> str:
     prefix = PrefixCache(target.runner)
     events = list(generate(target, None, prefix, request, lambda: False, indexes))
@@ -63,12 +70,12 @@ def test_a_workspace_never_changes_a_token(tiny_target, temperature) -> None:
         request = a_request(temperature=temperature, seed=seed, workspace=workspace)
         plain, _, _ = run(tiny_target, replace(request, draft=False))
         answer = tiny_target.tokenizer.encode(plain, add_special_tokens=False).ids or [1]
-        adversary = Adversary(tiny_target.tokenizer, answer, 200, seed)
+        adversary = Adversary(answer, 200, seed)
         assert text_with(tiny_target, request, adversary) == plain
 
 
-def test_an_index_is_built_of_the_files_and_then_ready(tiny_qwen2, tree) -> None:
-    indexes = WorkspaceIndexes(tiny_qwen2.tokenizer)
+def test_an_index_is_built_of_the_files_and_then_ready(tiny_qwen2, tokenizer_file, tree) -> None:
+    indexes = WorkspaceIndexes(tokenizer_file)
     workspace = Workspace((str(tree),), ("py",))
     assert indexes.ready(workspace) is None
     assert indexes.settle(WAIT)
@@ -87,8 +94,8 @@ def replace_suffix(workspace: Workspace) -> Workspace:
     return workspace._replace(suffixes=("js",))
 
 
-def test_a_changed_file_is_indexed_anew_and_an_unchanged_one_not(tiny_qwen2, tree) -> None:
-    indexes = WorkspaceIndexes(tiny_qwen2.tokenizer, refresh_seconds=0.0)
+def test_a_changed_file_is_indexed_anew_and_an_unchanged_one_not(tokenizer_file, tree) -> None:
+    indexes = WorkspaceIndexes(tokenizer_file, refresh_seconds=0.0)
     workspace = Workspace((str(tree),), ("py",))
     indexes.ready(workspace)
     assert indexes.settle(WAIT)
@@ -109,8 +116,8 @@ def test_a_changed_file_is_indexed_anew_and_an_unchanged_one_not(tiny_qwen2, tre
     assert indexes.settle(WAIT)
 
 
-def test_answers_run_while_their_workspace_is_indexed(tiny_qwen2, tree) -> None:
-    indexes = WorkspaceIndexes(tiny_qwen2.tokenizer, refresh_seconds=0.0)
+def test_answers_run_while_their_workspace_is_indexed(tiny_qwen2, tokenizer_file, tree) -> None:
+    indexes = WorkspaceIndexes(tokenizer_file, refresh_seconds=0.0)
     workspace = Workspace((str(tree),), ("py",))
     request = a_request(workspace=workspace)
     plain, _, _ = run(tiny_qwen2, replace(request, draft=False))
@@ -148,9 +155,11 @@ def test_answers_run_while_their_workspace_is_indexed(tiny_qwen2, tree) -> None:
         "import os; os.kill(os.getpid(), 9)",
     ],
 )
-def test_a_reader_that_fails_leaves_answers_without_an_index(tiny_qwen2, monkeypatch, code) -> None:
+def test_a_reader_that_fails_leaves_answers_without_an_index(
+    tokenizer_file, monkeypatch, code
+) -> None:
     monkeypatch.setattr(module, "COMMAND", (sys.executable, "-c", code))
-    indexes = WorkspaceIndexes(tiny_qwen2.tokenizer)
+    indexes = WorkspaceIndexes(tokenizer_file)
     workspace = Workspace(("/nowhere",), ("py",))
     assert indexes.ready(workspace) is None
     assert indexes.settle(WAIT)
@@ -158,17 +167,17 @@ def test_a_reader_that_fails_leaves_answers_without_an_index(tiny_qwen2, monkeyp
     assert indexes.settle(WAIT)
 
 
-def test_closing_ends_a_reader_that_hangs(tiny_qwen2, monkeypatch) -> None:
+def test_closing_ends_a_reader_that_hangs(tokenizer_file, monkeypatch) -> None:
     monkeypatch.setattr(module, "COMMAND", (sys.executable, "-c", "import time; time.sleep(600)"))
-    indexes = WorkspaceIndexes(tiny_qwen2.tokenizer)
+    indexes = WorkspaceIndexes(tokenizer_file)
     assert indexes.ready(Workspace(("/nowhere",), ("py",))) is None
     indexes.close()
     assert indexes.settle(WAIT)
 
 
-def test_the_index_used_longest_ago_goes_first(tiny_qwen2, tree, monkeypatch) -> None:
+def test_the_index_used_longest_ago_goes_first(tokenizer_file, tree, monkeypatch) -> None:
     monkeypatch.setattr(module, "MAX_INDEXES", 2)
-    indexes = WorkspaceIndexes(tiny_qwen2.tokenizer)
+    indexes = WorkspaceIndexes(tokenizer_file)
     one, two, three = (Workspace((str(tree),), ("py", ending)) for ending in ("a", "b", "c"))
     for workspace in (one, two):
         indexes.ready(workspace)
