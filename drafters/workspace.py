@@ -28,7 +28,7 @@ MOST_TOKENS = 1 << 21
 BYTES_A_TOKEN = 16
 """Of an index: the token, its place, its key."""
 
-FOLLOWERS = 32
+FOLLOWERS = 16
 """Places behind a context that are counted."""
 
 CANDIDATES = 12

@@ -53,6 +53,11 @@ OWN = """## On your own code
 takes the edits from the history of a local repository: commits that change one function or
 one file of 10 to 600 lines, with the commit's message as the instruction. `--json`, `--by
 kind,language,copy_ratio` and `--worst N` tell more; see `--help`.
+
+`cascade+workspace` beside `cascade` also drafts from the workspace's other files. With `--git`
+these are the files of the same language in the parent commit, the nearest first, at most 200
+files and 2 MiB. With `--data` they are made of the other edits: their texts before the edit,
+of the same repository and language, never of the same path, which could hold the answer.
 """
 
 

@@ -14,10 +14,12 @@ import pytest
 from drafters.workspace import WorkspaceIndex, build_index
 from engine.core import Workspace
 from engine.generation import generate
+from engine.host import ModelHost
 from engine.prefix import PrefixCache
 from engine.workspace import indexes as module
 from engine.workspace.indexes import WorkspaceIndexes
 from tests.engine.test_generation import a_request, run
+from tests.tiny import save_tiny_model
 
 CODE = "def area(width, height):\n    return width * height\n"
 WAIT = 60.0
@@ -144,6 +146,27 @@ def test_answers_run_while_their_workspace_is_indexed(tiny_qwen2, tokenizer_file
         changing.join()
         indexes.close()
     assert indexes.settle(WAIT)
+
+
+def test_a_request_to_the_engine_has_its_workspace_indexed_for_the_next(
+    tree, tmp_path_factory
+) -> None:
+    host = ModelHost("cpu", "float32", str(save_tiny_model(tmp_path_factory.mktemp("model"))))
+    workspace = Workspace((str(tree),), ("py",))
+    request = a_request(model="", max_tokens=4, workspace=workspace)
+    try:
+        list(host.generate(replace(request, workspace=None), lambda: False))
+        indexes = host._indexes
+        assert indexes is not None
+        assert indexes.bytes == 0
+        list(host.generate(replace(request, draft=False), lambda: False))
+        assert indexes.settle(0)  # a plain answer needs none
+        list(host.generate(request, lambda: False))
+        assert indexes.settle(WAIT)
+        assert indexes.bytes > 0
+    finally:
+        host.close()
+    assert indexes.bytes == 0
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from redraft.files import (
     decode,
     encode,
     read_source,
+    work_tree_of,
     write_source,
 )
 
@@ -182,3 +183,11 @@ def test_a_deleted_file_is_not_brought_back(tmp_path: Path) -> None:
         write_source(source, "new")
     assert caught.value.code == "file_unwritable"
     assert os.listdir(tmp_path) == []
+
+
+def test_the_workspace_of_a_file_is_the_git_work_tree_around_it(tmp_path) -> None:
+    deep = tmp_path / "tree" / "deep"
+    deep.mkdir(parents=True)
+    (tmp_path / "tree" / ".git").write_text("gitdir: elsewhere\n")  # as a linked work tree has it
+    assert work_tree_of(deep / "a.py") == (str(tmp_path / "tree"),)
+    assert work_tree_of(tmp_path / "a.py") == ()

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from lsprotocol import types
 
 from lsp_server import runner
 from lsp_server.capabilities import ClientCapabilities, Settings
@@ -93,3 +94,18 @@ async def test_an_accept_overtaken_before_its_edit_sends_no_edit(server, wire, o
     assert (result["applied"], result["remaining"]) == (False, [])
     assert "ended already" in result["message"]
     assert "workspace/applyEdit" not in wire.methods
+
+
+@pytest.mark.parametrize(("wanted", "folders"), [(None, ("/w",)), (False, ())])
+def test_a_rewrite_names_the_open_folders_unless_the_user_does_not_want_it(
+    server, wanted, folders
+) -> None:
+    server.begin(
+        types.InitializeParams(
+            capabilities=types.ClientCapabilities(),
+            initialization_options={"workspace": wanted},
+            workspace_folders=[types.WorkspaceFolder("file:///w", "w")],
+        )
+    )
+    request, _ = runner.request_of(server.session, read_rewrite(PARAMS, server.session.settings))
+    assert request.folders == folders
