@@ -1,6 +1,6 @@
 """Jobs: one rewrite each, from the question to the user's decision. No I/O, no LSP types.
 
-A job moves along `TRANSITIONS` and nowhere else. A job that has ended leaves the table
+A job moves along the table in `job_states` and nowhere else. A job that has ended leaves the table
 at once; what is remembered of it is how it ended, so that a late accept can be told.
 """
 
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any, NamedTuple
 
 from lsp_server.core import Hunk, RewriteError, RewriteRequest, RewriteResult, Span
+from lsp_server.job_states import ACTIVE, TRANSITIONS, JobState
 from lsp_server.text.document import AppliedChange
 from lsp_server.text.shift import shift_span
 
@@ -21,36 +21,6 @@ MAX_ACTIVE = 32
 MAX_ENDED_REMEMBERED = 256
 
 STALE_MESSAGE = "The text was changed while it was being rewritten; ask again."
-
-
-class JobState(str, Enum):
-    """Where a job stands."""
-
-    QUEUED = "queued"
-    WARMING = "warming"
-    WRITING = "writing"
-    REVIEW = "review"
-    ACCEPTED = "accepted"
-    REJECTED = "rejected"
-    CANCELLED = "cancelled"
-    FAILED = "failed"
-    STALE = "stale"
-
-
-_STOPS = {JobState.CANCELLED, JobState.FAILED, JobState.STALE}
-
-TRANSITIONS: Mapping[JobState, frozenset[JobState]] = {
-    JobState.QUEUED: frozenset({JobState.WARMING, JobState.WRITING, JobState.REVIEW, *_STOPS}),
-    JobState.WARMING: frozenset({JobState.WRITING, JobState.REVIEW, *_STOPS}),
-    JobState.WRITING: frozenset({JobState.REVIEW, *_STOPS}),
-    JobState.REVIEW: frozenset({JobState.ACCEPTED, JobState.REJECTED, *_STOPS}),
-    JobState.ACCEPTED: frozenset(),
-    JobState.REJECTED: frozenset(),
-    JobState.CANCELLED: frozenset(),
-    JobState.FAILED: frozenset(),
-    JobState.STALE: frozenset(),
-}
-ACTIVE = frozenset({JobState.QUEUED, JobState.WARMING, JobState.WRITING})
 
 
 class JobEnd(NamedTuple):

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import pytest
 
 from lsp_server.core import Hunk, RewriteError, RewriteRequest, Span
+from lsp_server.job_states import ACTIVE, ENDED, TRANSITIONS, JobState
 from lsp_server.jobs import (
-    ACTIVE,
     MAX_ACTIVE,
     MAX_ENDED_REMEMBERED,
     MAX_IN_REVIEW,
-    TRANSITIONS,
     Job,
     JobEnd,
-    JobState,
     JobTable,
 )
 from lsp_server.text.document import AppliedChange
-
-ENDED = {
-    JobState.ACCEPTED,
-    JobState.REJECTED,
-    JobState.CANCELLED,
-    JobState.FAILED,
-    JobState.STALE,
-}
 
 
 def _job(name: str, start: int = 0, end: int = 10, uri: str = "a") -> Job:
@@ -51,7 +42,8 @@ def test_only_the_steps_of_the_table_are_taken(before: JobState, after: JobState
 
 def test_the_table_of_steps_is_complete_and_ends_where_it_should() -> None:
     assert set(TRANSITIONS) == set(JobState)
-    assert {state for state in JobState if not TRANSITIONS[state]} == ENDED
+    ended = ("accepted", "rejected", "cancelled", "failed", "stale")
+    assert {state for state in JobState if not TRANSITIONS[state]} == set(map(JobState, ended))
     for state in ACTIVE:
         assert {JobState.CANCELLED, JobState.FAILED, JobState.STALE} <= TRANSITIONS[state]
     assert JobState.ACCEPTED not in TRANSITIONS[JobState.WRITING]
@@ -151,3 +143,15 @@ def test_a_change_inside_while_the_edit_is_on_its_way_is_only_noted() -> None:
     job.applying = True
     assert table.follow_change("a", AppliedChange(15, 16, "")) == ()
     assert job.touched is True
+
+
+def test_the_diagram_in_the_architecture_is_the_table_of_steps() -> None:
+    text = (Path(__file__).parents[3] / "ARCHITECTURE.md").read_text("utf-8")
+    diagram = text.split("```mermaid\nstateDiagram-v2\n", 1)[1].split("```", 1)[0]
+    drawn: dict[str, set[str]] = {}
+    for line in diagram.strip().splitlines():
+        before, after = line.split(" --> ")
+        drawn.setdefault(before.strip(), set()).add(after.strip())
+    table = {state.value: {step.value for step in steps} for state, steps in TRANSITIONS.items()}
+    expected = {before: after or {"[*]"} for before, after in table.items()}
+    assert drawn == {"[*]": {"queued"}, **expected}
