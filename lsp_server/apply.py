@@ -4,6 +4,10 @@
 buffer was newer, and VS Code's version check can race with typing. So the mirror is
 compared with what was meant, and an edit that never arrived is sent again in the new
 version as long as the span is untouched.
+
+An edit is sent again only where the first one can no longer be applied: the editor said
+that it did not apply it, or it checks versions and the version has changed. One that was
+not answered, or claimed by an editor that checks no versions, may still come: the job ends.
 """
 
 from __future__ import annotations
@@ -35,15 +39,25 @@ NOT_FOLLOWED = (
     "The editor said that the edit was applied, but the text does not show it; "
     "check the file, undo if it looks wrong, and ask again."
 )
-NO_ANSWER = "The editor did not answer whether the edit was applied; check the file."
+NO_ANSWER = (
+    "The editor did not answer whether the edit was applied; "
+    "check the file, and ask again if the edit is not there."
+)
 NO_APPLY = "This editor cannot apply edits that a server sends."
 
 
 class Applied(NamedTuple):
-    """Whether the edit is in the document, and if not, why."""
+    """Whether the edit is in the document, and if not, why.
+
+    Attributes:
+        answered: the editor said what it did; without that, it may still apply the edit.
+        claimed: the editor said that it applied the edit.
+    """
 
     applied: bool
     message: str = ""
+    answered: bool = True
+    claimed: bool = False
 
 
 class Expectation:
@@ -81,8 +95,13 @@ async def apply_job(server: RedraftServer, job: Job, hunks: tuple[Hunk, ...]) ->
     finally:
         job.applying = False
         server.expectations.pop(job.id, None)
-    if not outcome.applied and job.touched:
+    if outcome.applied:
+        return outcome
+    if job.touched:
         close_job(server, job, JobState.STALE, STALE_MESSAGE)
+    elif not _is_void(server, outcome):
+        # It may still come, and the same hunks must not be put in twice.
+        close_job(server, job, JobState.FAILED, outcome.message)
     return outcome
 
 
@@ -103,8 +122,18 @@ async def _attempts(server: RedraftServer, job: Job, hunks: tuple[Hunk, ...]) ->
         # Nothing new since the edit was made: sending it again would change nothing.
         if document is None or document.version == version or job.touched:
             break
+        if not _is_void(server, answer):
+            break
         logger.info("%s: the edit was overtaken by a change; once more", job.id)
-    return _tell(server, answer.message)
+    _tell(server, answer.message)
+    return answer
+
+
+def _is_void(server: RedraftServer, answer: Applied) -> bool:
+    """Whether an edit that did not arrive can no longer do so once the document changes."""
+    if not answer.answered:
+        return False
+    return not answer.claimed or server.session.capabilities.document_changes
 
 
 def _still_holds(document: Document, job: Job) -> bool:
@@ -125,7 +154,9 @@ async def _send(
             types.WORKSPACE_APPLY_EDIT, _params(server, job, document, hunks), ANSWER_SECONDS
         )
     except asyncio.TimeoutError:
-        return Applied(expectation.followed.is_set(), NO_ANSWER)
+        if expectation.followed.is_set():
+            return Applied(True)
+        return Applied(False, NO_ANSWER, answered=False)
     except JsonRpcException as error:
         return Applied(False, f"The editor refused the edit: {error.message}")
     if not response.applied:
@@ -134,7 +165,7 @@ async def _send(
     try:
         await asyncio.wait_for(expectation.followed.wait(), FOLLOW_SECONDS)
     except asyncio.TimeoutError:
-        return Applied(False, NOT_FOLLOWED)
+        return Applied(False, NOT_FOLLOWED, claimed=True)
     return Applied(True)
 
 
