@@ -22,7 +22,7 @@ from pytest_lsp.client import register_lsp_features
 
 from tests.editor.clients import Client
 from tests.editor.scripted_engine import ScriptedEngine
-from tests.editor.text_model import Place, TextModel, from_units
+from tests.editor.text_model import Place, TextModel, from_units, to_units
 
 WAIT_SECONDS = 10.0
 SERVER = str(Path(sys.executable).with_name("redraft-lsp"))
@@ -125,8 +125,9 @@ class Editor:
 
     async def check(self) -> None:
         """What must hold when a person is done."""
-        assert not self._pending, "a request was never answered"
         await self.wait_for_jobs(0)
+        # After a round trip, so that answers that have come are off the list.
+        assert not self._pending, "a request was never answered"
         assert self.problems == []
         assert self.unexpected() == []
 
@@ -343,6 +344,21 @@ class Editor:
         end = buffer.model.end()
         buffer.model.units = buffer.undo_stack.pop()
         self._send_changes(buffer, [((0, 0), end, buffer.model.text)])
+
+    def replace_document(self, text: str) -> None:
+        """What a formatter does on saving: the whole text anew, as one undo step."""
+        buffer = self.buffer
+        buffer.undo_stack.append(list(buffer.model.units))
+        buffer.model.units = to_units(text, self.client.encoding)
+        buffer.version += 1
+        self.lsp.text_document_did_change(
+            types.DidChangeTextDocumentParams(
+                text_document=types.VersionedTextDocumentIdentifier(
+                    uri=buffer.uri, version=buffer.version
+                ),
+                content_changes=[types.TextDocumentContentChangeWholeDocument(text=text)],
+            )
+        )
 
     def find(self, text: str) -> Place:
         return self.buffer.model.find(text)

@@ -82,7 +82,12 @@ class ScriptedEngine:
         self._scripts.append(steps)
 
     def release(self) -> None:
+        """Let all go on that hang."""
         self._released.set()
+
+    def hold(self) -> None:
+        """From now on, let hang again."""
+        self._released.clear()
 
     async def __aenter__(self) -> ScriptedEngine:
         self._server = await asyncio.start_unix_server(self._connection, self.path)
