@@ -2,7 +2,10 @@
 
 Sources: VS Code as vscode-languageclient 11 declares it; Neovim 0.11 as read and run
 (it declares no documentChanges, drops an edit for an older version and reports it as
-applied); "plain" is a client that knows the least that still lets it apply an edit.
+applied); Helix at 079a789 and eglot at 52dddcb as read (documentChanges, another version
+is an error, no tag for edits by a model); of Zed only its encoding is known, so it stands
+here with the least; "plain" is a client that knows the least that still lets it apply an
+edit.
 """
 
 from __future__ import annotations
@@ -78,3 +81,47 @@ PLAIN = Client(
     version_check="none",
     capabilities={"workspace": {"applyEdit": True}},
 )
+
+HELIX = Client(
+    name="helix",
+    version="079a789",
+    encoding="utf-8",
+    version_check="equality",
+    capabilities={
+        "general": {"positionEncodings": ["utf-8", "utf-32", "utf-16"]},
+        "workspace": {
+            "applyEdit": True,
+            "workspaceEdit": {"documentChanges": True, "normalizesLineEndings": False},
+        },
+        "window": {"workDoneProgress": True},
+        "textDocument": {"codeAction": {"codeActionLiteralSupport": _LITERALS}},
+    },
+)
+
+EGLOT = Client(
+    name="Eglot",
+    version="52dddcb",
+    encoding="utf-32",
+    version_check="equality",
+    capabilities={
+        "general": {"positionEncodings": ["utf-32", "utf-8", "utf-16"]},
+        "workspace": {"applyEdit": True, "workspaceEdit": {"documentChanges": True}},
+        "window": {"workDoneProgress": True},
+        "textDocument": {"codeAction": {"codeActionLiteralSupport": _LITERALS}},
+    },
+)
+
+ZED = Client(
+    name="Zed",
+    version="0",
+    encoding="utf-16",
+    version_check="none",
+    capabilities={
+        "general": {"positionEncodings": ["utf-16"]},
+        "workspace": {"applyEdit": True},
+        "window": {"workDoneProgress": True},
+        "textDocument": {"codeAction": {"codeActionLiteralSupport": _LITERALS}},
+    },
+)
+
+ALL = (VS_CODE, NEOVIM, HELIX, ZED, EGLOT, PLAIN)

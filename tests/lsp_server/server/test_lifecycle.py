@@ -156,6 +156,50 @@ async def test_the_server_ends_when_its_client_is_killed() -> None:
         pytest.fail("the server outlived its client")
 
 
+_KILLED_CLIENT = """
+import json, subprocess, sys, time
+server, text = sys.argv[1:]
+p = subprocess.Popen([server], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+def send(method, params, **more):
+    body = json.dumps({"jsonrpc": "2.0", "method": method, "params": params, **more}).encode()
+    p.stdin.write(b"Content-Length: %d\\r\\n\\r\\n" % len(body) + body)
+    p.stdin.flush()
+uri = "file:///a.py"
+item = {"uri": uri, "languageId": "python", "version": 1, "text": text}
+send("initialize", {"processId": None, "capabilities": {}}, id=1)
+send("initialized", {})
+send("textDocument/didOpen", {"textDocument": item})
+where = {"textDocument": {"uri": uri}, "position": {"line": 4, "character": 5}}
+send("redraft/rewrite", {**where, "instruction": "rename"}, id=2)
+print(p.pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux's pidfd_open")
+async def test_killing_the_editor_in_the_middle_of_a_stream_ends_the_server_within_two_seconds(
+    engine: ScriptedEngine,
+) -> None:
+    engine.script(Text(FIRST), Hang())
+    client = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", _KILLED_CLIENT, SERVER, SOURCE),
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "REDRAFT_ENGINE_URL": engine.url},
+    )
+    assert client.stdout is not None
+    server = int(await client.stdout.readline())
+    try:
+        await engine.wait_for_requests(1)
+        assert engine.active == 1
+        client.kill()
+        await client.wait()
+        await asyncio.wait_for(_end_of(server), 2)
+    except asyncio.TimeoutError:
+        os.kill(server, signal.SIGKILL)
+        pytest.fail("the server outlived its client")
+    await engine.wait_for_disconnects(1)
+
+
 async def _end_of(process_id: int) -> None:
     """Wait for the end of a process that is not our child."""
     try:

@@ -117,6 +117,7 @@ class Storm(RuleBasedStateMachine):
         assert self.editor.text == self.text
         assert len(self.editor.buffer.undo_stack) == len(self.undo_steps)
         expected = {work.id: work.in_review for work in self.work.values()}
+        held: dict[str, bool] = {}
         for _ in range(100):
             held = {j["jobId"]: j["state"] == "review" for j in await self.editor.jobs()}
             if held == expected:
@@ -384,7 +385,7 @@ def test_any_order_of_events_leaves_the_text_that_the_choices_imply(client: Clie
                     database=None,
                     stateful_step_count=30,
                     deadline=None,
-                    suppress_health_check=list(HealthCheck),
+                    suppress_health_check=(HealthCheck.too_slow, HealthCheck.filter_too_much),
                 ),
             )
         finally:
