@@ -48,7 +48,7 @@ async def test_a_function_is_rewritten_while_typing_goes_on_above_it_and_is_undo
         assert bool(editor.updates) is draws
 
 
-@pytest.mark.parametrize("client", (HELIX, EGLOT, ZED), ids=lambda client: client.name)
+@pytest.mark.parametrize("client", [HELIX, EGLOT, ZED], ids=lambda client: client.name)
 async def test_edits_carry_a_version_wherever_the_editor_would_check_it(
     client: Client, engine: ScriptedEngine
 ) -> None:
