@@ -14,9 +14,10 @@ from typing import Any
 
 from benchmarks.common import MODEL
 from benchmarks.replay import summary
-from benchmarks.replay.__main__ import run
+from benchmarks.replay.__main__ import WORST_BEYOND, run
 from benchmarks.replay.items import BadInput, items_of, load_tokens, read_edits
-from benchmarks.replay.measure import CAUSES
+from benchmarks.replay.measure import CAUSES, Result
+from benchmarks.replay.peers import PEERS
 
 DOCS = Path(__file__).parents[2] / "docs"
 SHOWN = {
@@ -29,10 +30,20 @@ SHOWN = {
     "oracle": "perfect copying of the source, no guess at new text",
     "chain": "redraft, without branches",
     "cascade": "redraft",
+    "cascade+workspace": "redraft, with the workspace's other files",
 }
 WINDOWS = (16, 48)
 GROUPS = ("kind", "language", "copy_ratio")
 BEST_PEER = "longest-match"
+PEER_NAMES = tuple(name for name in PEERS if name != "none")
+OURS = "cascade+workspace"
+WORST = 10
+AIM = 1.5
+AIMED_AT = {
+    "kind": ("rename", "type-hints", "lint-fix", "format"),
+    "copy_ratio": ("0.5 to 0.8", "below 0.5"),
+}
+"""Groups in which at least `AIM` times the tokens per pass of the best peer are wanted."""
 
 INTRO = """# How few passes
 
@@ -44,6 +55,29 @@ one. Of a token tree all rows count as drafted.
     {command}
 
 printed what follows, over {items} edits with {tokens} tokens.
+"""
+
+WHO = """## Who is who
+
+- **transformers' prompt look-up** (Saxena 2023): the library's own class is called, with its
+  defaults: matches of the last one or two tokens, ten tokens drafted.
+- **vLLM's n-gram**: the longest match of the last five to two tokens, its first occurrence,
+  twenty tokens. The lengths are settings of that system; these were chosen here.
+- **llama.cpp's n-gram map**: the last occurrence of the last 12 tokens, 48 tokens drafted, its
+  defaults. How it counts hits of a key is left out.
+- **EfficientEdit** (arXiv 2506.02780): the whole rest of the source; after a refusal the place
+  is taken up where the last 7 tokens stand in the rest, the first such place. Its draft model,
+  which writes in between, is left out.
+- **longest match**: the longest match of 1 to 32 tokens anywhere before, the latest of equal
+  ones, as many tokens as there are rows: the best simple look-up, of no project in particular.
+- **perfect copying**: knows the answer, copies the source and nothing else; what copying alone
+  could reach.
+
+All see the same prompt, the source included, and the same rows a pass; a rule that drafts
+fewer tokens than there are rows stays at its own number. Only redraft uses the source and the
+instruction as such, drafts trees, and is shown other files where a line says so. Suffix
+decoding (arctic-inference) is not compared: its package has to be built from C++ and was not
+built here.
 """
 
 OWN = """## On your own code
@@ -82,11 +116,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parts = [INTRO.format(command=command, items=first["items"], tokens=first["tokens"])]
     parts.append("![Tokens per pass](images/drafters.svg)\n")
     parts += [_table(rows, window) for window in WINDOWS]
-    parts.append(_causes(rows["cascade", WINDOWS[-1]], rows[BEST_PEER, WINDOWS[-1]]))
+    parts.append(_causes(rows[OURS, WINDOWS[-1]], rows[BEST_PEER, WINDOWS[-1]]))
     parts += [
-        _groups(group, results["cascade", WINDOWS[-1]], results[BEST_PEER, WINDOWS[-1]])
+        _groups(group, {name: results[name, WINDOWS[-1]] for name in (OURS, *PEER_NAMES)})
         for group in GROUPS
     ]
+    parts.append(_worst(results[OURS, WINDOWS[-1]]))
+    parts.append(WHO)
     parts.append(OWN)
     (options.docs / "images").mkdir(parents=True, exist_ok=True)
     (options.docs / "drafters.md").write_text("\n".join(parts), "utf-8")
@@ -150,20 +186,42 @@ def _causes(ours: dict[str, Any], peer: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _groups(group: str, ours: list[Any], peer: list[Any]) -> str:
+def _groups(group: str, results: dict[str, list[Result]]) -> str:
     title = {"kind": "kind of edit", "copy_ratio": "share of copied lines"}.get(group, group)
     lines = [
         f"## By {title}, {WINDOWS[-1]} rows\n",
-        f"| {title} | items | redraft | longest match | ratio |",
-        "| --- | --- | --- | --- | --- |",
+        f"| {title} | items | redraft | best peer | its | ratio |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
-    theirs = summary.by_group(peer, group)
-    for value, found in summary.by_group(ours, group).items():
-        own, other = summary.figures(found), summary.figures(theirs[value])
-        ratio = own["tokens_per_pass"] / other["tokens_per_pass"]
+    parts = {name: summary.by_group(found, group) for name, found in results.items()}
+    for value, own in parts[OURS].items():
+        rates = {name: _rate(part[value]) for name, part in parts.items()}
+        best = max(PEER_NAMES, key=rates.__getitem__)
+        ratio = rates[OURS] / rates[best]
+        aim = f" (aim {AIM})" if value in AIMED_AT.get(group, ()) else ""
         lines.append(
-            f"| {value} | {own['items']} | {own['tokens_per_pass']:.2f} "
-            f"| {other['tokens_per_pass']:.2f} | {ratio:.2f} |"
+            f"| {value} | {len(own)} | {rates[OURS]:.2f} | {best} | {rates[best]:.2f} "
+            f"| {ratio:.2f}{aim} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _rate(results: Sequence[Result]) -> float:
+    return sum(result.tokens for result in results) / sum(result.passes for result in results)
+
+
+def _worst(results: Sequence[Result]) -> str:
+    lines = [
+        f"## The {WORST} worst items, {WINDOWS[-1]} rows\n",
+        f"Those with most passes beyond what {WORST_BEYOND:g} tokens per pass would take.\n",
+        "| item | kind, language, copied lines | tokens | passes | " + " | ".join(CAUSES) + " |",
+        "| --- " * (4 + len(CAUSES)) + "|",
+    ]
+    for result in summary.worst(results, WORST, WORST_BEYOND):
+        groups = ", ".join(result.item.groups.get(name, "unknown") for name in GROUPS)
+        causes = " | ".join(str(result.causes[name]) for name in CAUSES)
+        lines.append(
+            f"| {result.item.id} | {groups} | {result.tokens} | {result.passes} | {causes} |"
         )
     return "\n".join(lines) + "\n"
 
