@@ -13,6 +13,9 @@ from drafters.workspace import WorkspaceIndex
 
 NO_TOKENS: tuple[int, ...] = ()
 
+MODEL = "model"
+"""Origin of the tokens that a small model drafted."""
+
 
 class Draft(NamedTuple):
     """Proposed tokens: a chain, or a tree whose main chain comes first.
@@ -28,6 +31,8 @@ class Draft(NamedTuple):
             emitted one; always less than its own index. Empty means a plain chain.
         chances: for each token the drafter's guess, from 0 to 1, that the text goes
             through it and all before it; empty where there is only `confidence`.
+        origins: for each token which drafter made it; empty where all are by `origin`. Of
+            the main chain only tokens by `origin` belong to `source_index`.
     """
 
     tokens: Sequence[int]
@@ -36,6 +41,7 @@ class Draft(NamedTuple):
     source_index: int | None = None
     parents: Sequence[int] = ()
     chances: Sequence[float] = ()
+    origins: Sequence[str] = ()
 
 
 NO_DRAFT = Draft(NO_TOKENS, "none")
@@ -50,7 +56,12 @@ def chain(draft: Draft) -> Draft:
         length += 1
     else:
         return draft._replace(parents=()) if draft.parents else draft
-    return draft._replace(tokens=draft.tokens[:length], parents=(), chances=draft.chances[:length])
+    return draft._replace(
+        tokens=draft.tokens[:length],
+        parents=(),
+        chances=draft.chances[:length],
+        origins=draft.origins[:length],
+    )
 
 
 @dataclass(frozen=True, slots=True)

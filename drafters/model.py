@@ -1,46 +1,40 @@
-"""Drafts with a small model, where the text is new.
+"""What a draft model is to the drafters: a small causal model that says what comes next.
 
-The model itself is handed in, so that this room needs no torch: anything with
-`greedy(context, limit)` will do.
+The model itself is handed in, so that this room needs no torch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from drafters.core import NO_DRAFT, Draft, DraftContext
+from drafters.gains import Costs, Gains
+
+
+class Saying(NamedTuple):
+    """The small model's likeliest next token, and the probability that it gives to it."""
+
+    token: int
+    probability: float
 
 
 class DraftModel(Protocol):
-    """A small causal model with the target's tokenizer."""
+    """A small causal model with the target's tokenizer.
 
-    def greedy(self, context: Sequence[int], limit: int) -> tuple[list[int], float]:
-        """Continue `context` greedily by at most `limit` tokens, fewer when in doubt.
+    Attributes:
+        gains: what was learnt about its use; kept from answer to answer.
+    """
 
-        Returns:
-            The tokens and the probability that the model gives to the first.
-        """
+    gains: Gains
+
+    def costs(self, context: Sequence[int]) -> Costs:
+        """Return what asking it behind `context` would cost now; cheap."""
         ...
 
+    def say(self, tokens: Sequence[int], rows: int) -> list[Saying]:
+        """Return what it says behind each of the last `rows` of `tokens`, of one pass.
 
-class ModelDrafter:
-    """Asks a small model for the next tokens."""
-
-    def __init__(self, model: DraftModel) -> None:
-        self._model = model
-        self._context: list[int] = []
-
-    def begin(self, context: DraftContext) -> None:
-        """Remember the prompt; the model reads it only when first asked."""
-        self._context = list(context.prompt)
-
-    def propose(self, limit: int) -> Draft:
-        """Return the small model's own greedy continuation."""
-        tokens, confidence = self._model.greedy(self._context, limit)
-        return Draft(tokens, "model", confidence) if tokens else NO_DRAFT
-
-    def observe(self, accepted: Sequence[int], next_token: int) -> None:
-        """Append what the target emitted."""
-        self._context.extend(accepted)
-        self._context.append(next_token)
+        So a copied run, which somebody else has drafted, costs it one pass and not one for
+        each token. Empty where it has too much to read first, or has no room for so many tokens.
+        """
+        ...

@@ -28,6 +28,7 @@ from drafters.forecast import Forecast, Forecaster
 from drafters.history import MAX_MATCH, History
 from drafters.lexicon import Lexicon, word_starts
 from drafters.memory import Memory
+from drafters.model import DraftModel
 from drafters.ngram import CANDIDATES, matches
 from drafters.odds import WORKSPACE, Odds, since_step
 from drafters.projection import Projector
@@ -50,15 +51,15 @@ COPIED = 16
 """Matches in a row from which the copy is not doubted at all."""
 
 
-def standard(trees: bool = False, fallback: Drafter | None = None) -> Drafter:
+def standard(trees: bool = False, model: DraftModel | None = None) -> Drafter:
     """Return the drafter for rewriting.
 
     Args:
         trees: whether the target verifies trees; else every draft is a chain.
-        fallback: asked where the others are in doubt (a draft model).
+        model: a small model, asked where the others are in doubt and it pays.
     """
     drafter = StandardDrafter(trees)
-    return CascadeDrafter([drafter], fallback) if fallback is not None else drafter
+    return drafter if model is None else CascadeDrafter(drafter, model, trees)
 
 
 class StandardDrafter:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from drafters.core import Draft
+from drafters.core import MODEL, Draft
 from engine.tree import children_of, main_length
 
 MATCH_KINDS = 8
@@ -162,7 +162,10 @@ def _said_places(draft: Draft) -> PlaceOf:
         before = left.get(parent, draft.chances[parent] if parent >= 0 else 1.0)
         left[parent] = max(before - draft.chances[child], 0.0)
         said = min(max(draft.chances[child] / before if before > 0.0 else 0.0, 0.01), 0.99)
-        origin = draft.origin if child < main else BRANCH
+        if draft.origins and draft.origins[child] == MODEL:
+            origin = MODEL
+        else:
+            origin = draft.origin if child < main else BRANCH
         # Doublings of certainty upwards from a half, of doubt downwards.
         bucket = _certainty(said) if said >= 0.5 else -_certainty(1.0 - said)
         return Place((f"said by {origin}", bucket), 0, said)

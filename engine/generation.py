@@ -9,8 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import TypeVar
 
-from drafters.core import DraftContext, Drafter
-from drafters.model import ModelDrafter
+from drafters.core import MODEL, Draft, DraftContext, Drafter
 from drafters.standard import standard
 from drafters.workspace import WorkspaceIndex
 from engine.chances import BRANCH
@@ -167,7 +166,7 @@ def _drafter(
 ) -> Drafter | None:
     if not request.draft:
         return None
-    return standard(trees, ModelDrafter(session) if session is not None else None)
+    return standard(trees, session)
 
 
 def _workspace_of(
@@ -274,7 +273,7 @@ def _feed(
     main = main_length(step.draft)
     for node in step.verified:
         stats.drafted += 1
-        _count(stats.drafted_by_origin, step.draft.origin if node < main else BRANCH)
+        _count(stats.drafted_by_origin, _origin(step.draft, node, main))
     reason = None
     for index, token in enumerate(step.tokens):
         stats.tokens += 1
@@ -286,7 +285,10 @@ def _feed(
         on_main = node is not None and node < main
         if node is not None:
             stats.accepted += 1
-            _count(stats.accepted_by_origin, step.draft.origin if on_main else BRANCH)
+            origin = _origin(step.draft, node, main)
+            _count(stats.accepted_by_origin, origin)
+            # The small model's tokens stand behind a copy, and are none.
+            on_main = on_main and origin == step.draft.origin
         if token in end_tokens:
             return "stop"
         copied = on_main and step.draft.source_index is not None
@@ -296,6 +298,13 @@ def _feed(
         if stats.tokens >= limit:
             return "length"
     return reason
+
+
+def _origin(draft: Draft, node: int, main: int) -> str:
+    """Return who drafted a token, as it is counted: a small model, or which part of a draft."""
+    if draft.origins and draft.origins[node] == MODEL:
+        return MODEL
+    return draft.origin if node < main else BRANCH
 
 
 def _count(counts: dict[str, int], origin: str) -> None:

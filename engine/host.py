@@ -127,7 +127,7 @@ class ModelHost:
         # Before the other is let go: a name that does not exist costs nobody a model.
         folder = yield from self._fetch(name, is_cancelled)
         self.close()
-        self._target = yield from self._load(name, folder, is_cancelled, measured=True)
+        self._target = yield from self._load(name, folder, is_cancelled, is_target=True)
         self._prefix = PrefixCache(self._target.runner, self._prefix_budget)
         self._indexes = WorkspaceIndexes(folder / "tokenizer.json")
         return self._target
@@ -141,7 +141,7 @@ class ModelHost:
         self._draft = None
         loaded = yield from self._load(name, folder, is_cancelled)
         check_same_tokenizer(target, loaded)
-        self._draft = (name, GreedyDraftModel(loaded, self._draft_budget(loaded)))
+        self._draft = (name, GreedyDraftModel(loaded, self._draft_budget(loaded), target.cost))
         return self._draft[1]
 
     def _draft_budget(self, draft: LoadedModel) -> int:
@@ -153,7 +153,7 @@ class ModelHost:
         return with_progress(lambda on_progress: resolve(name, on_progress, is_cancelled))
 
     def _load(
-        self, name: str, folder: Path, is_cancelled: IsCancelled, measured: bool = False
+        self, name: str, folder: Path, is_cancelled: IsCancelled, is_target: bool = False
     ) -> Generator[Progress, None, LoadedModel]:
         def work(on_progress: OnProgress) -> LoadedModel:
             loaded = load_model(
@@ -164,10 +164,8 @@ class ModelHost:
                 on_progress,
                 is_cancelled,
                 wait=False,
-                runner=self._runner if measured else None,
+                runner=self._runner if is_target else None,
             )
-            if not measured:
-                return loaded
             return replace(loaded, cost=cost_of(str(folder), loaded.runner))
 
         yield Progress("loading", None, name)

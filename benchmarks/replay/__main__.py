@@ -2,7 +2,8 @@
 
     python -m benchmarks.replay --data FILE | --git REPO[@REV] [--tokenizer MODEL]
         [--drafter NAME[,NAME]] [--window N] [--json] [--by kind,language,copy_ratio]
-        [--answers FILE] [--limit N] [--worst N]
+        [--answers FILE] [--draft-model NAME [--draft-cost SHARE]] [--limit N] [--part I/N]
+        [--worst N]
 
 The reference text plays the target model (benchmarks/replay/measure.py). Everything but the
 times is the same in every run. With `--answers` the reference is what a real target wrote
@@ -10,6 +11,10 @@ times is the same in every run. With `--answers` the reference is what a real ta
 as trees), `chain` (the same without branches), `source`, `ngram`; `cascade+workspace` and
 `chain+workspace` also read the workspace's other files (benchmarks/replay/neighbours.py).
 Others: benchmarks/replay/peers.py, and `oracle`, which copies perfectly and guesses nothing.
+
+With `--draft-model` the drafters `cascade` and `chain` are replayed a second time with that
+model, which is really run (benchmarks/replay/small_model.py); its passes and time are printed
+too. `--part 2/4` takes the second of four parts of the edits, for a long run in pieces.
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.common import MODEL
+from benchmarks.common import MODEL, part, part_of
 from benchmarks.replay import summary
 from benchmarks.replay.answers import read, with_answers
 from benchmarks.replay.git_edits import mine
@@ -30,6 +35,7 @@ from benchmarks.replay.items import BadInput, Item, items_of, load_tokens, read_
 from benchmarks.replay.measure import Result, replay
 from benchmarks.replay.oracle import Oracle
 from benchmarks.replay.peers import PEERS
+from benchmarks.replay.small_model import load_draft_model, replay_with_model, work_of
 from drafters.core import Drafter
 from drafters.ngram import NgramDrafter
 from drafters.source import SourceDrafter
@@ -64,6 +70,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--by", default="", help=f"groups, of {', '.join(GROUPS)}")
     parser.add_argument("--limit", type=_rows, help="only the first edits")
+    parser.add_argument("--draft-model", help="a model of the store, or a folder")
+    parser.add_argument(
+        "--draft-cost", type=_share, default=0.0, help="of a target's pass, for one of its own"
+    )
+    parser.add_argument("--part", type=part, default=(1, 1), metavar="I/N")
     parser.add_argument("--worst", type=int, default=0, help="name the worst items")
     options = parser.parse_args(arguments)
     try:
@@ -75,19 +86,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
             edits = read_edits(options.data, None if options.answers else options.limit)
         if options.answers:
             edits = with_answers(edits, read(options.answers))[: options.limit]
+        edits = list(part_of(edits, options.part))
         items = list(items_of(edits, load_tokens(options.tokenizer)))
+        small = load_draft_model(options.draft_model) if options.draft_model else None
     except BadInput as error:
         print(f"replay: {error}", file=sys.stderr)
         return 2
     results = {name: run(name, items, options.window) for name in names}
+    for name in [name for name in names if small is not None and name in ("cascade", "chain")]:
+        assert small is not None
+        found = replay_with_model(small, items, options.window, options.draft_cost, name != "chain")
+        results[f"{name} + {options.draft_model}"] = found
     if options.json:
-        print(json.dumps(_as_json(results, groups)))
+        printed = _as_json(results, groups)
+        if small is not None:
+            printed["draft_model"] = work_of(small)
+        print(json.dumps(printed))
         return 0
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     rows = {name: summary.figures(found) for name, found in results.items()}
     summary.print_table(console, f"{options.window} rows", rows)
     for name, row in rows.items():
         summary.print_details(console, name, row)
+    if small is not None:
+        done = ", ".join(f"{name} {value:.6g}" for name, value in work_of(small).items())
+        console.print(f"{options.draft_model}: {done}")
     for group in groups:
         for name, found in results.items():
             parts = summary.by_group(found, group)
@@ -133,6 +156,13 @@ def _names(text: str, known: Sequence[str], what: str) -> list[str]:
         if name not in known:
             raise BadInput(f"There is no {what} {name!r}; take of {', '.join(known)}.")
     return names
+
+
+def _share(text: str) -> float:
+    share = float(text)
+    if not 0.0 <= share <= 10.0:
+        raise argparse.ArgumentTypeError("must be from 0 to 10")
+    return share
 
 
 def _rows(text: str) -> int:

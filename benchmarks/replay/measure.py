@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from benchmarks.replay.items import Item
-from drafters.core import Draft, Drafter
+from drafters.core import MODEL, Draft, Drafter
 
 NEAR = 2
 
@@ -84,9 +84,9 @@ def replay(drafter: Drafter, item: Item, window: int) -> Result:
         passes += 1
         rows += len(draft.tokens)
         for index in range(len(draft.tokens)):
-            drafted[draft.origin if index < main else "branch"] += 1
+            drafted[_origin(draft, index, main)] += 1
         for index in path:
-            accepted_by[draft.origin if index < main else "branch"] += 1
+            accepted_by[_origin(draft, index, main)] += 1
         end = start + len(path)
         drafter.observe(reference[start:end], reference[end])
         start = end + 1
@@ -115,6 +115,12 @@ def accepted_path(draft: Draft, reference: Sequence[int], start: int) -> list[in
         node = found
         path.append(node)
     return path
+
+
+def _origin(draft: Draft, index: int, main: int) -> str:
+    if draft.origins and draft.origins[index] == MODEL:
+        return MODEL
+    return draft.origin if index < main else "branch"
 
 
 def _main_length(draft: Draft) -> int:

@@ -17,6 +17,7 @@ from engine.core import (
     Progress,
     TextDelta,
 )
+from engine.cost import CostModel, PassPoint
 from engine.draft_model import GreedyDraftModel, check_same_tokenizer
 from engine.generation import FIRST_ROOM, answer_limit, generate
 from engine.kv_cache import common_prefix, rounded_up
@@ -349,31 +350,31 @@ def test_a_draft_model_drafts_and_changes_nothing(tiny_qwen2) -> None:
     assert run(tiny_qwen2, a_request(), draft_model=small)[0] == plain
 
 
-def drafted_by(session, context: list[int], limit: int = 4):
-    """Ask for a draft until there is one, reading in between."""
-    draft = session.greedy(context, limit)
-    if not draft[0]:
+def said_by(session, context: list[int], rows: int = 1):
+    """Ask until something is said, reading in between."""
+    said = session.say(context, rows)
+    if not said:
         for _ in session.read():
             pass
-        draft = session.greedy(context, limit)
-    return draft
+        said = session.say(context, rows)
+    return said
 
 
 def test_a_draft_model_reads_a_long_prompt_in_steps_that_may_be_dropped(tiny_qwen2) -> None:
     chunk = tiny_qwen2.runner.prefill_chunk
     context = [5 + i % 9 for i in range(5 * chunk)]
-    expected = drafted_by(GreedyDraftModel(tiny_qwen2).session(), context)
-    assert expected[0]
+    expected = said_by(GreedyDraftModel(tiny_qwen2).session(), context)
+    assert expected
     session = GreedyDraftModel(tiny_qwen2).session()
-    assert session.greedy(context, 4) == ([], 0.0)
+    assert session.say(context, 1) == []
     steps = session.read()
     for _ in range(3):
         next(steps)
     del steps
     assert session._cache is not None
     assert session._cache.length == chunk
-    assert session.greedy(context, 4) == ([], 0.0)
-    assert drafted_by(session, context) == expected
+    assert session.say(context, 1) == []
+    assert said_by(session, context) == expected
     session.close()
     session.close()
 
@@ -382,13 +383,64 @@ def test_sessions_of_a_draft_model_share_what_was_read(tiny_qwen2) -> None:
     context = [5 + i % 9 for i in range(5 * tiny_qwen2.runner.prefill_chunk)]
     small = GreedyDraftModel(tiny_qwen2)
     first, second = small.session(), small.session()
-    expected = drafted_by(first, context)
-    assert second.greedy(context, 4) == expected
+    expected = said_by(first, context)
+    assert second.say(context, 1) == expected
     other = [*context, 9]
-    assert first.greedy(other, 4) == drafted_by(GreedyDraftModel(tiny_qwen2).session(), other)
+    assert first.say(other, 1) == said_by(GreedyDraftModel(tiny_qwen2).session(), other)
     first.close()
     second.close()
-    assert small.session().greedy(context, 4) == expected
+    assert small.session().say(context, 1) == expected
+
+
+def test_a_run_read_over_in_one_pass_is_judged_as_token_by_token(tiny_qwen2) -> None:
+    context = [5 + i % 9 for i in range(20)]
+    small = GreedyDraftModel(tiny_qwen2)
+    session = small.session()
+    run_of = [7, 8, 6, 11, 5]
+    at_once = session.say([*context, *run_of], len(run_of) + 1)
+    longest = tiny_qwen2.runner.max_draft + 1
+    assert small.passes == -(-(len(context) + len(run_of)) // longest)
+    one_by_one = [
+        said_by(GreedyDraftModel(tiny_qwen2).session(), [*context, *run_of[:count]])[0]
+        for count in range(len(run_of) + 1)
+    ]
+    assert [s.token for s in at_once] == [s.token for s in one_by_one]
+    assert [s.probability for s in at_once] == pytest.approx([s.probability for s in one_by_one])
+    # Another way on from the middle: what is common is not run again.
+    rows = small.rows
+    other = session.say([*context, 7, 8, 9], 1)[0]
+    assert small.rows == rows + 1
+    fresh = said_by(GreedyDraftModel(tiny_qwen2).session(), [*context, 7, 8, 9])[0]
+    assert (other.token, other.probability) == pytest.approx(fresh)
+
+
+def test_a_question_beyond_the_window_is_not_answered(tiny_qwen2) -> None:
+    session = GreedyDraftModel(tiny_qwen2).session()
+    assert session.say([5] * (tiny_qwen2.runner.max_context + 1), 1) == []
+    assert session.say([5], 2) == []
+
+
+def points(seconds: float) -> CostModel:
+    return CostModel(PassPoint(w, 64, seconds * (1 + 0.01 * w), 1) for w in (1, 8, 64))
+
+
+def test_a_draft_model_as_dear_as_the_target_is_not_asked(tiny_qwen2) -> None:
+    dear = replace(tiny_qwen2, cost=points(5.0))
+    small = GreedyDraftModel(dear, target_cost=points(1.0))
+    plain, _, _ = run(tiny_qwen2, a_request(draft=False))
+    assert run(tiny_qwen2, a_request(), draft_model=small)[0] == plain
+    assert small.passes == 0
+
+
+def test_a_cheap_draft_model_is_asked_when_reading_its_prompt_has_paid(tiny_qwen2) -> None:
+    cheap = replace(tiny_qwen2, cost=points(0.001))
+    small = GreedyDraftModel(cheap, target_cost=points(1.0))
+    plain, _, _ = run(tiny_qwen2, a_request(draft=False))
+    assert run(tiny_qwen2, a_request(), draft_model=small)[0] == plain
+    assert small.passes > 0
+    session = small.session()
+    assert session.costs([5] * 500).unread > session.costs([5]).unread == 0.0
+    assert session.costs([5]).target > 0.9
 
 
 def test_a_draft_model_with_another_tokenizer_is_refused(tiny_qwen2) -> None:
