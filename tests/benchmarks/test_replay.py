@@ -358,3 +358,23 @@ def test_answers_that_are_not_what_was_recorded_are_refused(data, tmp_path, fold
     file.write_text("{}")
     assert main(arguments) == 2
     assert "holds no recorded answers" in capsys.readouterr().err
+
+
+def test_a_draft_model_is_replayed_beside_the_drafters_without_one(tmp_path, capsys) -> None:
+    folder = save_tiny_model(tmp_path / "tiny")
+    data = tmp_path / "edits.jsonl"
+    edit = {"id": "a", "instruction": "x", "language": "python", "before": BEFORE, "after": AFTER}
+    data.write_text(json.dumps(edit) + "\n", "utf-8")
+    options = ["--data", str(data), "--tokenizer", str(folder), "--json"]
+    assert main([*options, "--draft-model", str(folder), "--drafter", "cascade,ngram"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert set(printed) == {"cascade", "ngram", f"cascade + {folder}", "draft_model"}
+    assert printed["cascade"]["tokens"] == printed[f"cascade + {folder}"]["tokens"]
+    assert printed["draft_model"]["passes"] > 0
+    assert printed["draft_model"]["rows"] >= printed["draft_model"]["passes"]
+    # A model dearer than what it could save is never run.
+    assert main([*options, "--draft-model", str(folder), "--draft-cost", "9"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["draft_model"]["passes"] == 0
+    assert printed["cascade"]["passes"] == printed[f"cascade + {folder}"]["passes"]
+    assert main([*options, "--draft-model", "no/such-folder-here"]) == 2

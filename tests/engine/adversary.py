@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from drafters.core import Draft, DraftContext
+from drafters.gains import Costs, Gains
+from drafters.model import Saying
 from engine.window import WindowPolicy
 
 
@@ -87,3 +89,37 @@ def random_parents(choice: random.Random, count: int) -> list[int]:
     """Return the parents of a token tree of random shape, from a chain to a star."""
     deep = choice.random()
     return [i - 1 if choice.random() < deep else choice.randint(-1, i - 1) for i in range(count)]
+
+
+class LyingModel:
+    """A draft model that knows the answer: right, wrong, silent or unread, as chance will."""
+
+    def __init__(self, prompt: Sequence[int], answer: Sequence[int], vocabulary: int, seed: int):
+        self._text = [*prompt, *answer]
+        self._vocabulary = vocabulary
+        self._random = random.Random(seed)
+        self.gains = Gains()
+        self.asked = 0
+
+    def session(self) -> LyingModel:
+        return self
+
+    def costs(self, context: Sequence[int]) -> Costs:
+        return Costs(unread=self._random.choice((0.0, 0.5)))
+
+    def say(self, tokens: Sequence[int], rows: int) -> list[Saying]:
+        self.asked += 1
+        if self._random.random() < 0.1:
+            return []
+        return [self._saying(length) for length in range(len(tokens) - rows + 1, len(tokens) + 1)]
+
+    def _saying(self, length: int) -> Saying:
+        right = self._random.random() < 0.6 and length < len(self._text)
+        token = self._text[length] if right else self._random.randrange(self._vocabulary)
+        return Saying(token, self._random.random())
+
+    def read(self) -> Iterator[None]:
+        yield from ()
+
+    def close(self) -> None:
+        pass

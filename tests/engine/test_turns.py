@@ -13,7 +13,7 @@ from engine.core import Cancelled, Event, Finished, GenerationRequest, Message, 
 from engine.draft_model import GreedyDraftModel
 from engine.generation import generate, timed
 from engine.prefix import WORTH_A_WAIT, PrefixCache
-from tests.engine.adversary import AdversarialTrees
+from tests.engine.adversary import AdversarialTrees, LyingModel
 
 SOURCE = "def area(width, height):\n    return width * height\n" * 20
 
@@ -177,6 +177,44 @@ def test_answers_drafted_by_one_model_in_turns_are_those_of_each_alone(tiny_qwen
     for request, events in zip(requests, heard, strict=True):
         assert text_of(events) == alone(tiny_qwen2, request)
     assert any(stats_of(events).accepted_by_origin.get("model", 0) for events in heard)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_draft_model_that_lies_changes_no_text_in_any_order_of_turns_and_cancels(
+    tiny_target, seed
+) -> None:
+    choice = random.Random(seed)
+    temperature = 0.9 if seed % 2 else 0.0
+    requests = [rewrite(words) for words in ("Rename width.", "Go.", "Be brief.")]
+    requests = [replace(r, temperature=temperature, seed=seed) for r in requests]
+    vocabulary = tiny_target.tokenizer.get_vocab_size()
+    expected, liars = [], []
+    for request in requests:
+        text = alone(tiny_target, request)
+        answer = tiny_target.tokenizer.encode(text).ids
+        prompt = tiny_target.chat.encode_prompt(request)
+        expected.append(text)
+        liars.append(LyingModel(prompt, answer, vocabulary, seed))
+    prefix = PrefixCache(tiny_target.runner)
+    order = [0, 1, 2, 0, 1]
+    running = {
+        place: generate(tiny_target, liars[i], prefix, requests[i], never)
+        for place, i in enumerate(order)
+    }
+    heard: dict[int, list[Event]] = {place: [] for place in running}
+    ended = 0
+    while running:
+        place = choice.choice(sorted(running))
+        if len(running) == len(order) and choice.random() < 0.05:
+            running.pop(place).close()  # type: ignore[attr-defined]
+            continue
+        heard[place].append(next(running[place]))
+        if isinstance(heard[place][-1], Finished):
+            running.pop(place)
+            assert text_of(heard[place]) == expected[order[place]]
+            ended += 1
+    assert ended >= 4
+    assert sum(liar.asked for liar in liars) > 0
 
 
 def test_only_the_time_of_its_own_steps_is_an_answers(monkeypatch) -> None:
