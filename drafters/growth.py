@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 from drafters.core import MODEL, NO_DRAFT, Draft
 
-KNOWN = (0.0, 0.6, 0.7)
+KNOWN = (0.0, 0.1, 1.1)
 """Bias, weight of the copier, weight of the small model, where both have the same token."""
 
-OTHER = (-0.5, 0.5, 0.7)
+OTHER = (0.4, 0.05, 0.9)
 """The same where the copier has not drafted the small model's token: then what the copier
 says is the chance that none of its own is right."""
 
