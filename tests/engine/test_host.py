@@ -56,7 +56,7 @@ def test_a_request_without_a_model_loads_the_default_once(host, folders) -> None
 
 def test_another_target_takes_the_place_of_the_first_and_of_its_draft_model(host, folders) -> None:
     run(host, replace(REQUEST, draft_model=folders[1]))
-    held = [weakref.ref(host._target.runner._model), weakref.ref(host._draft[1]._runner._model)]
+    held = [weakref.ref(host._target.runner._model), weakref.ref(host._draft[1].runner._model)]
     stats, _ = run(host, replace(REQUEST, model=folders[2]))
     assert stats.model == host.loaded_model == folders[2]
     gc.collect()
@@ -172,5 +172,5 @@ def test_it_tells_what_the_prefix_cache_keeps(host) -> None:
 def test_a_draft_model_keeps_a_quarter_of_what_the_target_may(folders, budget, part) -> None:
     host = ModelHost("cpu", "float32", folders[0], budget)
     run(host, replace(REQUEST, draft_model=folders[1]))
-    assert host._draft[1]._prefix._budget == part
+    assert host._draft[1].prefix._budget == part
     host.close()
