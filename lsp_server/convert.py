@@ -7,7 +7,8 @@ from typing import Any
 from lsprotocol import types
 
 from lsp_server.core import Hunk
-from lsp_server.text.positions import Encoding, LineIndex
+from lsp_server.text.positions import Encoding, LineIndex, width
+from lsp_server.text.refine import refine
 
 
 def range_json(lines: LineIndex, start: int, end: int, encoding: Encoding) -> dict[str, Any]:
@@ -38,8 +39,20 @@ def hunks_json(
             "range": range_json(lines, hunk.start, hunk.end, encoding),
             "oldText": hunk.old_text,
             "newText": hunk.new_text,
+            "parts": parts_json(hunk, encoding),
         }
         for hunk in hunks
+    ]
+
+
+def parts_json(hunk: Hunk, encoding: Encoding) -> list[dict[str, list[int]]]:
+    """What of a hunk differs, by tokens: units of the encoding from its texts' starts."""
+    return [
+        {
+            "old": [width(hunk.old_text[:at], encoding) for at in (part.old_start, part.old_end)],
+            "new": [width(hunk.new_text[:at], encoding) for at in (part.new_start, part.new_end)],
+        }
+        for part in refine(hunk.old_text, hunk.new_text)
     ]
 
 

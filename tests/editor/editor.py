@@ -229,9 +229,19 @@ class Editor:
                 assert max(last, limits[0]) <= start <= end <= limits[1], "out of place"
                 old = from_units(model.units[start:end], model.encoding)
                 assert old == hunk["oldText"], f"{old!r} is not {hunk['oldText']!r}"
+                self._check_parts(hunk)
                 last = end
         except AssertionError as error:
             self.problems.append(f"hunks: {error!r}")
+
+    def _check_parts(self, hunk: dict[str, Any]) -> None:
+        """Putting the parts into the old text must give the new one, unit by unit."""
+        old, new = (to_units(hunk[side], self.client.encoding) for side in ("oldText", "newText"))
+        made, at = [], 0
+        for part in hunk["parts"]:
+            made += old[at : part["old"][0]] + new[slice(*part["new"])]
+            at = part["old"][1]
+        assert made + old[at:] == new, f"parts of {hunk['id']} do not give its new text"
 
     def _apply_edit(self, params: types.ApplyWorkspaceEditParams) -> types.ApplyWorkspaceEditResult:
         self.edits.append(params)
