@@ -7,6 +7,7 @@ from tree_sitter import Node
 from lsp_server.core import RewriteError, Span
 from lsp_server.span_rules import RULES
 from lsp_server.syntax import SyntaxTree, parse
+from lsp_server.text.positions import LINE_END
 
 _MOST_MESSAGES = 5
 _MOST_LOOKED_AT = 100
@@ -22,7 +23,8 @@ def new_syntax_errors(
 
     An edit is fine when neither the number of errors in the span nor the number behind it
     grows. Errors that were there stay unmentioned, and so do all errors when the language
-    is not known or the file takes too long to parse.
+    is not known. When the file takes too long to parse, the span is judged for itself; all
+    errors stay unmentioned only when that takes too long too.
 
     Args:
         before: the whole document.
@@ -34,9 +36,23 @@ def new_syntax_errors(
     if language not in RULES:
         return []
     try:
-        old, new = parse(before, language), parse(after, language)
+        return _new_errors(before, after, language, span, new_span_end)
+    except RewriteError:
+        pass
+    # Empty lines in front keep the line numbers.
+    lines = "\n" * (len(LINE_END.findall(before, 0, span.start)))
+    old_part = lines + before[span.start : span.end]
+    new_part = lines + after[span.start : new_span_end]
+    part = Span(len(lines), len(old_part))
+    try:
+        return _new_errors(old_part, new_part, language, part, len(new_part))
     except RewriteError:
         return []
+
+
+def _new_errors(before: str, after: str, language: str, span: Span, new_span_end: int) -> list[str]:
+    """As `new_syntax_errors`; raises RewriteError when a text takes too long to parse."""
+    old, new = parse(before, language), parse(after, language)
     old_inside, old_behind = _errors(old, span.start, span.end)
     new_inside, new_behind = _errors(new, span.start, new_span_end)
     broken: list[Node] = []

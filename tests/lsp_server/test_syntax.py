@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lsp_server import syntax
+from lsp_server import syntax, syntax_check
 from lsp_server.core import RewriteError, Span
 from lsp_server.spans import new_syntax_errors, span_at
 from lsp_server.syntax import parse
@@ -47,6 +47,21 @@ class TestLimits:
             span_at(document, "python", 3)
         assert error.value.code == "parse_timeout"
         assert errors(document, "not parsed", "pass", "python") == []
+
+    def test_in_a_file_that_takes_too_long_the_span_is_judged_for_itself(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        method = "    def last(self):\n        return (1)\n"
+        document = "class A:\n" + "    def f(self):\n        pass\n" * 500 + method
+
+        def parse_small(text: str, language: str) -> syntax.SyntaxTree:
+            if len(text) > 2_000:
+                raise RewriteError("parse_timeout", "too long")
+            return parse(text, language)
+
+        monkeypatch.setattr(syntax_check, "parse", parse_small)
+        assert errors(document, method, method.replace("(1)", "(1")) == ["line 1003: unclosed `(`"]
+        assert errors(document, method, method.replace("(1)", "(1, 2)")) == []
 
     def test_the_same_text_is_parsed_once(self) -> None:
         assert parse("x = 1\n", "python") is parse("x = 1\n", "python")
