@@ -76,6 +76,8 @@ class GenerationRequest:
         draft: False is plain decoding, one token a pass.
         draft_model: a second, smaller model that drafts where there is nothing to copy.
         workspace: whose files are read for drafts, or None.
+        window: names the editor window that asks, whose earlier rewrites help drafting;
+            None: nothing is remembered of this answer.
     """
 
     model: str
@@ -97,6 +99,7 @@ class GenerationRequest:
     draft: bool = True
     draft_model: str | None = None
     workspace: Workspace | None = None
+    window: str | None = None
 
 
 class CopiedRun(NamedTuple):

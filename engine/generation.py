@@ -6,7 +6,7 @@ This is the way of a request through the engine, in order; each step has its own
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from drafters.core import MODEL, Draft, DraftContext, Drafter
@@ -26,6 +26,7 @@ from engine.core import (
     Tick,
 )
 from engine.draft_model import DraftSession, GreedyDraftModel
+from engine.earlier import EarlierRewrites
 from engine.kv_cache import KVCache
 from engine.loader import LoadedModel
 from engine.loop import Pass, verify_loop
@@ -53,12 +54,22 @@ def generate(
     request: GenerationRequest,
     is_cancelled: IsCancelled,
     indexes: WorkspaceIndexes | None = None,
+    earlier: EarlierRewrites | None = None,
 ) -> Iterator[Event]:
     """Yield prefill progress, text as it settles, then `Finished`.
 
     Where another answer with this prefix cache is reading the same beginning, this one
     waits for it: run both in turns, or close the other one. Of the workspace is used what is
     indexed when the first token is to be drafted; asking for it here has it built meanwhile.
+
+    Args:
+        target: writes the answer.
+        draft_model: drafts too, or None.
+        prefix: the prompts whose keys and values are kept.
+        request: what to answer.
+        is_cancelled: asked between two steps.
+        indexes: of workspaces, or None.
+        earlier: the rewrites of the request's window; a finished one is added.
 
     Raises:
         EngineError: the prompt does not fit.
@@ -84,13 +95,19 @@ def generate(
             drafter = _drafter(request, session, target.runner.trees)
             if drafter is not None:
                 workspace = _workspace_of(request, indexes)
-                drafter.begin(_draft_context(target, request, prompt, source, workspace))
+                known = earlier.of(request.window) if earlier is not None else ()
+                drafter.begin(_draft_context(target, request, prompt, source, known, workspace))
             text = TextStream(
                 target.tokenizer, prompt, request.stop, request.source or "", source.offsets
             )
-            yield from _decode(
+            for event in _decode(
                 target, cache, prompt, request, drafter, session, text, limit, stats, is_cancelled
-            )
+            ):
+                if earlier is not None and isinstance(event, Finished) and source.tokens:
+                    # Whoever hears that it is finished may ask for no more.
+                    answer = cache.tokens[len(prompt) :][: stats.tokens]
+                    earlier.add(request.window, [*source.tokens, *answer])
+                yield event
         else:
             yield Finished("length", stats)
     except Exception as error:
@@ -183,6 +200,7 @@ def _draft_context(
     request: GenerationRequest,
     prompt: list[int],
     source: SourceTokens,
+    earlier: Sequence[Sequence[int]],
     workspace: WorkspaceIndex | None,
 ) -> DraftContext:
     said = [message.content for message in request.messages if message.role == "user"]
@@ -195,7 +213,13 @@ def _draft_context(
         return tokenizer.encode(text, add_special_tokens=False).ids
 
     return DraftContext(
-        prompt, source.tokens, instruction, pieces_of(tokenizer), tokenize, workspace=workspace
+        prompt,
+        source.tokens,
+        instruction,
+        pieces_of(tokenizer),
+        tokenize,
+        earlier,
+        workspace=workspace,
     )
 
 

@@ -23,6 +23,7 @@ from engine.core import (
 )
 from engine.cost_store import cost_of
 from engine.draft_model import GreedyDraftModel, check_same_tokenizer
+from engine.earlier import EarlierRewrites
 from engine.generation import generate
 from engine.loader import LoadedModel, load_model
 from engine.prefix import PrefixCache, default_budget
@@ -62,6 +63,7 @@ class ModelHost:
         self._target: LoadedModel | None = None
         self._prefix: PrefixCache | None = None
         self._indexes: WorkspaceIndexes | None = None
+        self._earlier = EarlierRewrites()
         self._draft: tuple[str, GreedyDraftModel] | None = None
 
     @property
@@ -91,7 +93,15 @@ class ModelHost:
         if request.draft_model and _is_drafted_by_model(request):
             draft_model = yield from self._ensure_draft(request.draft_model, target, is_cancelled)
         assert self._prefix is not None
-        yield from generate(target, draft_model, self._prefix, request, is_cancelled, self._indexes)
+        yield from generate(
+            target,
+            draft_model,
+            self._prefix,
+            request,
+            is_cancelled,
+            self._indexes,
+            self._earlier,
+        )
 
     def fits_beside(self, request: GenerationRequest, others: Sequence[GenerationRequest]) -> bool:
         """Return whether `request` may be answered at once with `others`.
@@ -116,6 +126,8 @@ class ModelHost:
         self._indexes = None
         self._target = None
         self._prefix = None
+        # Token ids mean nothing to another tokenizer.
+        self._earlier = EarlierRewrites()
         self._draft = None
         gc.collect()
 

@@ -44,10 +44,13 @@ class EngineClient:
 
     Args:
         endpoint: the server to talk to; None is our own engine.
+        window: an id of the editor window, told to our own engine only, which drafts from
+            the window's earlier rewrites; None tells nothing.
     """
 
-    def __init__(self, endpoint: Endpoint | None = None) -> None:
+    def __init__(self, endpoint: Endpoint | None = None, window: str | None = None) -> None:
         self._given = endpoint
+        self._window = window if endpoint is None else None
         self._found: Endpoint | None = None
         self._shared: httpx.AsyncClient | None = None
 
@@ -74,7 +77,7 @@ class EngineClient:
                     "Check that the server runs and that the address is right.",
                 ) from None
             return
-        content = _encode(body)
+        content = _encode(body if self._window is None else _with_window(body, self._window))
         if len(content) > MAX_BODY_BYTES:
             raise RewriteError(
                 "too_large", "This is more text than the engine takes; rewrite less at a time."
@@ -216,6 +219,10 @@ def _without_workspace(body: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(ours, Mapping) or "workspace" not in ours:
         return body
     return {**body, "redraft": {key: ours[key] for key in ours if key != "workspace"}}
+
+
+def _with_window(body: Mapping[str, Any], window: str) -> Mapping[str, Any]:
+    return {**body, "redraft": {**body.get("redraft", {}), "window": window}}
 
 
 def _encode(body: Mapping[str, Any]) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections import OrderedDict
 from urllib.parse import unquote, urlsplit
 
@@ -62,6 +63,8 @@ class Session:
         self.jobs = JobTable()
         self.warming: asyncio.Task[bool] | None = None
         self.told_notice = ""
+        # Random, so that no other program can name it.
+        self._window = secrets.token_hex(16)
         self._engine: EngineClient | None = None
 
     @property
@@ -69,7 +72,8 @@ class Session:
         """The engine's client, made when first needed."""
         if self._engine is None:
             url = self.settings.engine_url
-            self._engine = EngineClient(Endpoint(url, self.settings.api_key) if url else None)
+            endpoint = Endpoint(url, self.settings.api_key) if url else None
+            self._engine = EngineClient(endpoint, self._window)
         return self._engine
 
     async def close_engine(self) -> None:

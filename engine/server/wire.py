@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from engine.core import GenerationRequest, Message
 from engine.server.wire_errors import InvalidRequest
-from engine.server.wire_workspace import workspace_of
+from engine.server.wire_workspace import window_of, workspace_of
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 MAX_MESSAGES = 256
@@ -100,6 +100,7 @@ def parse_request(value: Any, default_model: str) -> ParsedRequest:
         draft=_boolean(extras, "draft", default=True, param="redraft.draft"),
         draft_model=_name(extras, "draft_model", "redraft.draft_model") or None,
         workspace=workspace_of(extras.get("workspace")),
+        window=window_of(extras.get("window")),
     )
     has_extras = value.get("redraft") is not None
     include_usage = _boolean(

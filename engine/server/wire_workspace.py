@@ -1,7 +1,7 @@
-"""`redraft.workspace` of a request: the folders whose code drafts may be made from.
+"""`redraft.workspace` and `redraft.window` of a request: where drafts may come from.
 
-Only the form is checked here, on the event loop. Whether a folder is there is seen by the
-process that reads it (engine/workspace/child.py); one that is not gives no drafts.
+Of a workspace only the form is checked here, on the event loop. Whether a folder is there is
+seen by the process that reads it (engine/workspace/child.py); one that is not gives no drafts.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from engine.server.wire_errors import InvalidRequest
 MAX_FOLDERS = 16
 MAX_SUFFIXES = 16
 MAX_PATH_CHARS = 4096
+MAX_WINDOW_CHARS = 64
 
 _SUFFIX = re.compile(r"[A-Za-z0-9_+-]{1,16}")
 
@@ -62,3 +63,19 @@ def _is_path(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return os.path.isabs(text) and "\0" not in text and len(text) <= MAX_PATH_CHARS
+
+
+def window_of(value: Any) -> str | None:
+    """Turn the JSON value of `redraft.window` into the name of an editor window.
+
+    Raises:
+        InvalidRequest: it is not a text, or empty, too long or not printable.
+    """
+    if value is None:
+        return None
+    if isinstance(value, str) and 0 < len(value) <= MAX_WINDOW_CHARS and value.isprintable():
+        return value
+    raise InvalidRequest(
+        "redraft.window",
+        f"`redraft.window` must be a text of 1 to {MAX_WINDOW_CHARS} printable characters.",
+    )

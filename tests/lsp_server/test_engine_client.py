@@ -331,3 +331,16 @@ async def test_the_health_of_another_server_is_the_name_of_its_model():
     ):
         assert await client.health() is None
         assert [line.split()[1] for line, _, _ in server.requests] == ["/healthz", "/v1/models"]
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_only_our_own_engine_is_told_the_window(own):
+    async with raw_server(SSE_HEAD, text_chunk("a", "stop"), data("[DONE]")) as server:
+        endpoint = Endpoint(server.url)
+        client = EngineClient(None if own else endpoint, window="w")
+        if own:
+            client._found = endpoint
+        async with contextlib.aclosing(client):
+            await events_of(client, {"messages": [], "redraft": {"draft": True}})
+    ((_, _, sent),) = server.requests
+    assert sent["redraft"] == {"draft": True, **({"window": "w"} if own else {})}
